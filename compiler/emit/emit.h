@@ -1,0 +1,28 @@
+/* Plan -> the text of a program. Deterministic: same plan, same bytes. */
+#ifndef EMIT_EMIT_H
+#define EMIT_EMIT_H
+#include "plan.h"
+
+/* What differs between targets, as a value: names of types and functions, qualifiers, loop and
+   launch syntax. Common code never asks which target it is. */
+typedef struct Target {
+  const char *name;      /* "cpu" */
+  const char *file_ext;  /* "c" */
+  const char *kernel_qualifier;   /* "static" */
+  const char *restrict_word;
+  /* C function for F(name) of the op table at a dtype: exp, f32 -> "ddp_expf" */
+  const char *(*function)(const char *name, DType dtype);
+  const char *(*storage_type)(DType dtype), *(*compute_type)(DType dtype);
+  const char *(*load)(DType dtype), *(*store)(DType dtype); /* conversions of 16-bit types, or "" */
+} Target;
+extern const Target target_cpu;
+
+typedef struct EmitOptions {
+  const Target *target;
+  const char *compiler_version;
+  const char *march; /* "native" or what --target says */
+} EmitOptions;
+
+/* The whole train.c. */
+void emit_program(Text *out, const Plan *plan, const EmitOptions *options);
+#endif

@@ -1,0 +1,150 @@
+/* The graph: values in one array, referred to by 32-bit index, in topological order.
+   What holds after every pass is checked by ir_verify: types equal those that the op table infers,
+   inputs come before their users, scopes are valid. Passes build a new graph or append; nothing is
+   freed piecemeal. */
+#ifndef IR_IR_H
+#define IR_IR_H
+#include "arena.h"
+#include "source.h"
+#include "text.h"
+#include "vec.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum DType {
+#define DTYPE(name, ctype, bytes, category, st) DT_##name,
+#include "dtype.def"
+  DT_COUNT
+} DType;
+const char *dtype_name(DType t);   /* "f32" */
+const char *dtype_ctype(DType t);  /* "float" */
+int dtype_bytes(DType t);
+char dtype_category(DType t);      /* 'b' 'i' 'f' */
+bool dtype_parse(const char *name, DType *out); /* "f32"; also "float32", "uint8", "int64" ... */
+DType dtype_promote(DType a, DType b); /* PyTorch's rule for two tensors of rank >= 1 */
+
+/* A size: per_batch * B + fixed. Only the batch B is symbolic. */
+typedef struct Dim {
+  int64_t per_batch, fixed;
+} Dim;
+static inline Dim dim_of(int64_t n) { return (Dim){0, n}; }
+static inline bool dim_known(Dim d) { return d.per_batch == 0; }
+static inline bool dim_is(Dim d, int64_t n) { return d.per_batch == 0 && d.fixed == n; }
+static inline bool dim_equal(Dim a, Dim b) {
+  return a.per_batch == b.per_batch && a.fixed == b.fixed;
+}
+static inline int64_t dim_at(Dim d, int64_t batch) { return d.per_batch * batch + d.fixed; }
+/* Product and exact quotient; false when the result is not linear in B / not exact. */
+bool dim_mul(Dim a, Dim b, Dim *out);
+bool dim_div(Dim a, Dim b, Dim *out);
+void dim_print(Text *t, Dim d); /* "B", "2B", "B+1", "64" */
+
+enum { IR_MAX_RANK = 8, IR_MAX_INPUTS = 8 };
+typedef struct Type {
+  DType dtype;
+  int rank;
+  Dim dim[IR_MAX_RANK];
+} Type;
+bool type_equal(Type a, Type b);
+bool type_elements(Type t, Dim *out); /* false: not linear in B */
+int64_t type_elements_at(Type t, int64_t batch);
+void type_print(Text *t, Type type);  /* "f32[B,64]" */
+static inline Type type_scalar(DType d) { return (Type){.dtype = d, .rank = 0}; }
+
+typedef uint32_t Val; /* index into Graph.values; 0 is no value */
+#define NO_VAL 0u
+typedef uint32_t Scope; /* index into Graph.scopes; 0 is the root */
+
+typedef enum OpKind {
+  OP_none,
+#define OP_EW(name, ...) OP_##name,
+#define OP_FN(name, ...) OP_##name,
+#include "ops.def"
+  OP_COUNT
+} OpKind;
+
+/* Attributes, in the order in which the op's row names them. Kinds:
+   int, float, bool, text, axes (normalised list of ints), ints, dims (sizes), dtype.
+   The kind tells passes what the attribute means: an `axes` moves when a dimension is put in front,
+   `dims` gets one more. */
+typedef enum AttrKind { ATTR_int, ATTR_float, ATTR_bool, ATTR_text, ATTR_axes, ATTR_ints, ATTR_dims,
+                        ATTR_dtype } AttrKind;
+typedef struct Attr {
+  union {
+    int64_t i; /* int, bool, dtype */
+    double f;
+    const char *text; /* interned */
+    struct { int len; int64_t at[IR_MAX_RANK]; } ints; /* axes, ints */
+    struct { int len; Dim at[IR_MAX_RANK]; } dims;
+  } as;
+} Attr;
+enum { IR_MAX_ATTRS = 4 };
+
+typedef struct Value {
+  OpKind op;
+  uint8_t inputs; /* count of in[] */
+  Type type;
+  Val in[IR_MAX_INPUTS];
+  Attr attr[IR_MAX_ATTRS];
+  Span at;
+  Scope scope;
+} Value;
+
+/* Where in the job a value comes from: `net.fc1` called by `net`; for names in the emitted text. */
+typedef struct ScopeInfo {
+  Scope parent;
+  const char *name; /* one component: "fc1", "relu" */
+} ScopeInfo;
+
+/* What a graph computes. `index` depends on the kind. */
+typedef enum OutputKind {
+  OUT_loss,      /* rank-0 f32: this micro-batch's part of the update's loss */
+  OUT_grad,      /* gradient of parameter `index` (shape of the leaf) */
+  OUT_buffer,    /* new value of buffer `index` */
+  OUT_sum,       /* rank-0: accumulator `index`, added up over micro-batches and ranks */
+  OUT_metric,    /* rank-0: metric `index` as a function of accumulators (the `finish` graph) */
+  OUT_state,     /* optimizer graphs: new value of state `index`; -1 is the parameter itself */
+  OUT_value,     /* anything else by number: schedules, tests */
+} OutputKind;
+typedef struct Output {
+  OutputKind kind;
+  int32_t index;
+  Val value;
+} Output;
+
+typedef struct Graph {
+  const char *name; /* "train", "eval", "counts", "finish", "optimizer.adamw", ... */
+  Arena *arena;
+  VEC(Value) values; /* values.at[0] is unused */
+  VEC(ScopeInfo) scopes;
+  VEC(Output) outputs;
+  bool training;
+} Graph;
+
+Graph *graph_new(Arena *a, const char *name, bool training);
+static inline Value *value_at(const Graph *g, Val v) { return &g->values.at[v]; }
+Scope graph_scope(Graph *g, Scope parent, const char *name);
+void graph_output(Graph *g, OutputKind kind, int32_t index, Val value);
+const char *graph_scope_path(Arena *a, const Graph *g, Scope s); /* "net.fc1.relu" */
+
+/* Appends a value whose type the table infers. On a mismatch returns NO_VAL and sets *error to a
+   message for the user ("sizes differ: 64 and 128") and *code to the diagnostic's number. The caller
+   reports it with its own span. Elementwise inputs broadcast as PyTorch's do; dtypes promote. */
+Val ir_add(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at, Scope scope,
+           const char **error, int *code);
+/* The same for callers who know that it fits (passes): a mismatch is an internal fault. */
+Val ir_must(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at, Scope scope);
+Val ir_const(Graph *g, double v, DType dtype, Span at, Scope scope);
+bool ir_is_const(const Graph *g, Val v, double *out);
+
+/* Text form, one value a line, readable back:
+     %3 = matmul %1, %2 ta=false tb=true : f32[B,64]   ; net.fc1 job.ddp:31
+     out grad 0 %17                                                          */
+void ir_print(Text *out, const Graph *g);
+Graph *ir_parse(Arena *a, uint32_t source); /* NULL after diagnostics */
+/* A whole file of graphs ("graph train { ... }"), for --from-ir. */
+void ir_verify(const Graph *g, const char *after_pass); /* dies when broken */
+
+/* Copies value v of `from` (inputs already mapped by map[]) into `to`. */
+Val ir_copy(Graph *to, const Graph *from, Val v, const Val *map);
+#endif

@@ -1,0 +1,110 @@
+/* Loop nests: what a fused kernel computes, in a form that knows no target.
+   Made by plan/fuse from graph values: a nest *pulls* its roots, and ops lower themselves by pulling
+   their inputs at transformed indices (`op_def->lower`), until a value that lies in memory is loaded.
+   So views (permute, slice, expand, pad ...) cost index arithmetic and no pass over memory.
+
+   A kernel is: outer loops (shared), then stages one after another, each with inner loops of its own.
+     for rows { stage 0: m = max over columns;  stage 1: s = sum exp(x - m);  stage 2: y = ... }
+   A value that a stage leaves per outer index is kept in a scalar (row value) for later stages. */
+#ifndef IR_NEST_H
+#define IR_NEST_H
+#include "ir.h"
+
+typedef struct Nest Nest;
+typedef uint32_t NestIndex; /* integer index expression; see nest_ix_* */
+typedef uint32_t NestTemp;  /* a scalar; 0 = none */
+
+typedef enum IxKind { IX_const, IX_loop, IX_add, IX_mul, IX_div, IX_mod, IX_temp } IxKind;
+typedef struct Ix {
+  IxKind kind;
+  Dim value;       /* const; mul, div, mod: right-hand side */
+  uint32_t loop;   /* loop: number in Nest.loops */
+  NestIndex left, right; /* add: both; mul, div, mod: left */
+  NestTemp temp;   /* index computed from data (gather, rows) */
+} Ix;
+
+typedef enum InstKind {
+  INST_const,   /* k */
+  INST_load,    /* value `val` (a buffer) at flat element `ix` */
+  INST_op,      /* elementwise op on in[] */
+  INST_cast,    /* in[0] to dtype */
+  INST_index,   /* the index expression ix as a number */
+  INST_random,  /* draw: op = OP_bernoulli / OP_uniform / OP_normal / OP_randint of `val`;
+                   in[0] unused; ix = element within the sample, ix2 = sample in the micro-batch
+                   (no batch dimension: constant 0) */
+  INST_select,  /* in[0] ? in[1] : in[2], both evaluated (pad, concat) */
+  INST_host,    /* run-time scalar of the step: host, count, share, dimval */
+  INST_row,     /* result of an earlier stage of this kernel, kept per outer index */
+} InstKind;
+typedef struct Inst {
+  InstKind kind;
+  DType dtype;
+  OpKind op;
+  NestTemp in[3];
+  double k;
+  Val val;
+  NestIndex ix, ix2;
+  NestTemp guard; /* load only: loads where this temp is true, else 0 (pad, concat); 0 = always */
+} Inst;
+
+typedef struct NestLoop {
+  Dim extent;
+  bool reduce;
+} NestLoop;
+
+typedef enum RootKind { ROOT_store, ROOT_sum, ROOT_max, ROOT_argmax } RootKind;
+typedef struct NestRoot {
+  RootKind kind;
+  Val val;         /* the value that lies in memory afterwards (or is kept as row value) */
+  NestTemp temp;   /* what is stored / reduced */
+  NestIndex ix;    /* flat element of val that is written (no reduce loops in it) */
+  bool row_only;   /* kept in a scalar, not stored */
+} NestRoot;
+
+typedef struct Stage {
+  uint32_t first_loop, loops; /* inner loops: nest->loops[first_loop .. +loops) in order, outermost first */
+  uint32_t first_inst, insts;
+  uint32_t first_root, roots;
+} Stage;
+
+struct Nest {
+  const Graph *g;
+  Arena *arena;
+  VEC(NestLoop) loops;  /* outer loops first */
+  uint32_t outer;       /* how many of them are outer */
+  VEC(Ix) ix;           /* [0] unused */
+  VEC(Inst) insts;      /* [0] unused; NestTemp indexes it */
+  VEC(NestRoot) roots;
+  VEC(Stage) stages;
+  /* Is this value in memory (materialised) at this point? Set by the fuser. */
+  bool (*in_memory)(const Nest *n, Val v);
+  /* Row value of an earlier stage: temp or 0. */
+  NestTemp (*row_value)(Nest *n, Val v);
+  void *self;
+};
+
+/* The scalar of value v at index[0..rank): loads, or asks the op to lower itself. Same (v, index)
+   pulled twice gives the same temp. */
+NestTemp nest_pull(Nest *n, Val v, const NestIndex *index);
+
+NestIndex nest_ix_const(Nest *n, Dim d);
+NestIndex nest_ix_loop(Nest *n, uint32_t loop);
+NestIndex nest_ix_add(Nest *n, NestIndex a, NestIndex b); /* these simplify and share */
+NestIndex nest_ix_mul(Nest *n, NestIndex a, Dim k);
+NestIndex nest_ix_div(Nest *n, NestIndex a, Dim k);       /* a >= 0, rounds down */
+NestIndex nest_ix_mod(Nest *n, NestIndex a, Dim k);
+NestIndex nest_ix_temp(Nest *n, NestTemp t);
+NestIndex nest_ix_flat(Nest *n, Type t, const NestIndex *index); /* row-major element number */
+void nest_ix_unflat(Nest *n, Type t, NestIndex flat, NestIndex *index); /* inverse, for reshape */
+
+NestTemp nest_const(Nest *n, double k, DType t);
+NestTemp nest_op(Nest *n, OpKind op, DType t, NestTemp a, NestTemp b, NestTemp c);
+NestTemp nest_cast(Nest *n, NestTemp a, DType t); /* no-op when it has that dtype */
+NestTemp nest_index(Nest *n, NestIndex ix);       /* i64 */
+NestTemp nest_select(Nest *n, NestTemp c, NestTemp yes, NestTemp no);
+NestTemp nest_host(Nest *n, Val v);
+NestTemp nest_random(Nest *n, Val v, NestIndex sample, NestIndex element);
+/* Pulls v with every load guarded by `guard` (inside pad and concat). */
+NestTemp nest_pull_guarded(Nest *n, Val v, const NestIndex *index, NestTemp guard);
+void nest_print(Text *out, const Nest *n); /* --dump=nests */
+#endif

@@ -1,0 +1,20 @@
+/* Passes: one file and one verb each; the list in order is driver/pipeline.c. Each leaves graphs that
+   ir_verify accepts. */
+#ifndef PASSES_PASSES_H
+#define PASSES_PASSES_H
+#include "job.h"
+
+/* Batch means (language.md, "Means over the batch"). train: quotients of batch sums that enter the
+   loss linearly get host denominators (`count k`), everything else is weighted by `share`; makes
+   OUT_loss and job->counts. eval: cuts metrics at their batch sums into OUT_sum accumulators and
+   job->finish. Reports E0901, E0903, E0904. */
+void pass_means(Job *job);
+/* Reverse mode on job->train: adds OUT_grad for every trained parameter. Reports E0613, E0616. */
+void pass_grad(Job *job);
+/* The rest are graph -> graph. */
+Graph *pass_fold(Graph *g, const Job *job); /* constants, identities, declared ranges of fields */
+Graph *pass_cse(Graph *g);
+Graph *pass_dce(Graph *g);
+Graph *pass_cast(Graph *g, const Job *job); /* precision: bf16, fp16 copies; identity for fp32 */
+Graph *pass_decompose(Graph *g);            /* composite ops -> primitives after grad */
+#endif

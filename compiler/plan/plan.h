@@ -1,0 +1,87 @@
+/* The plan: kernels in order, offsets, ready order, buckets; the job's names and settings as data.
+   The only thing that emit/ reads. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+#include "job.h"
+#include "nest.h"
+
+/* Where a value lies. */
+typedef enum Home {
+  HOME_none,     /* never in memory: pulled into its users */
+  HOME_input,    /* a field of the batch: index = field */
+  HOME_param, HOME_buffer, /* index = leaf */
+  HOME_grad,     /* gradient arena: index = leaf */
+  HOME_block,    /* activation block at `offset` */
+  HOME_sum,      /* accumulator: index */
+  HOME_state,    /* optimizer graphs: -1 = p, else state */
+  HOME_alias,    /* same memory as `alias` (reshape of something in memory) */
+} Home;
+typedef struct ValuePlace {
+  Home home;
+  int32_t index;
+  Val alias;
+  int64_t offset, bytes; /* block: at the maximum batch, 64-byte aligned */
+  int32_t first, last;   /* lifetime in kernel numbers */
+  const char *name;      /* C identifier: "h1", "net_fc1_relu" */
+} ValuePlace;
+
+typedef enum KernelKind { KERNEL_nest, KERNEL_call } KernelKind;
+typedef struct Kernel {
+  KernelKind kind;
+  Nest *nest;           /* nest */
+  uint64_t key;         /* nest: structural hash; equal keys are emitted once */
+  Val call;             /* call: the value of a library op (matmul, rows_grad ...) */
+  bool accumulate;      /* call/nest that writes a gradient: adds on micro-batches after the first */
+  VEC(Val) reads, writes;
+  VEC(int32_t) grads_ready; /* leaves whose gradient is complete after this kernel */
+  const char *name;     /* base for the C function: "bias_relu" */
+  Span at;              /* line of the job */
+} Kernel;
+
+typedef struct Program { /* one graph, scheduled */
+  const Graph *g;
+  VEC(Kernel) kernels;
+  VEC(ValuePlace) places; /* indexed by Val */
+  int64_t block_bytes;    /* activation block at batch_max */
+  int64_t batch_max;
+} Program;
+
+typedef enum ArenaRole { ARENA_param, ARENA_grad, ARENA_state, ARENA_param_bf16, ARENA_frozen,
+                         ARENA_buffer } ArenaRole;
+typedef struct PlanArena {
+  ArenaRole role;
+  int32_t state;  /* state: number within its optimizer */
+  DType dtype;
+  int64_t elements;
+} PlanArena;
+
+typedef struct Segment { /* one leaf's place in its arenas */
+  int32_t leaf;
+  int64_t offset, elements; /* in elements; offsets are multiples of 16 elements (64 bytes) */
+} Segment;
+
+typedef struct Bucket {
+  int32_t first, count;  /* range of the ready order */
+  int64_t begin, end;    /* elements of the gradient arena, [begin, end) */
+  int32_t ready_after;   /* kernel of the training program after which it may start */
+} Bucket;
+
+typedef struct Plan {
+  Job *job;
+  Program train, eval, counts, finish, schedule;
+  VEC(Program) optimizers;
+  VEC(PlanArena) arenas;
+  VEC(int32_t) ready;     /* trained leaves in the order in which their gradients become ready */
+  VEC(Segment) segments;  /* in arena order: trained leaves by `ready`; then frozen; then buffers */
+  VEC(Bucket) buckets;    /* for the job's ddp_bucket_cap_mb; the runtime walks the same rule */
+  uint64_t hash;          /* of everything ranks must agree on */
+} Plan;
+
+Plan *plan_make(Job *job);
+/* PyTorch's rule: a parameter is added, then the bucket closes if it has reached the limit; limits
+   first, then cap. Pure: sizes in bytes in ready order -> number of buckets, ends[] exclusive. */
+int plan_buckets(const int64_t *bytes, int n, int64_t first_cap, int64_t cap, int32_t *ends);
+/* `ddpc plan`: tables for people. */
+void plan_print(Text *out, const Plan *plan);
+void plan_dump_nests(Text *out, const Plan *plan);
+#endif

@@ -1,0 +1,132 @@
+/* A checked job: what sema makes of the syntax trees, and what passes and plan read.
+   Graphs are still plain (no gradients); passes add to them. */
+#ifndef SEMA_JOB_H
+#define SEMA_JOB_H
+#include "ast.h"
+#include "ir.h"
+
+/* A trained tensor, a frozen tensor or a buffer of a model, in state-dict order. */
+typedef struct Leaf {
+  const char *name;  /* "fc1.weight": path below the model, as in a state_dict */
+  Type type;         /* every size known */
+  bool buffer;       /* else a parameter */
+  bool trained;      /* parameter with a gradient (not frozen) */
+  bool norm_owner;   /* owned by a LayerNorm (weight-decay rule of the Trainer) */
+  int32_t tied_to;   /* index of the leaf it is an alias of; -1 */
+  int32_t group;     /* index into Job.groups; -1 for buffers */
+  const char *model; /* name of the model block */
+  Span at;
+} Leaf;
+
+/* Draws in the order in which PyTorch's constructors make them; a later step may overwrite. */
+typedef struct InitStep {
+  enum { INIT_fill, INIT_uniform, INIT_normal } kind;
+  int32_t leaf;      /* -1: drawn and thrown away (elements says how many) */
+  int64_t elements;
+  double a, b;       /* fill: a; uniform: from a to b; normal: mean a, std b */
+} InitStep;
+
+/* Parameter group: learning rate and decay of its parameters. NAN: the train key. */
+typedef struct Group {
+  const char *name;  /* "decay", "no_decay", or from `group PATHS { }` */
+  double learning_rate, weight_decay;
+  int32_t optimizer; /* index into Job.optimizers */
+} Group;
+
+/* One optimizer definition with the arguments it was given. Its update is a graph over one flat
+   tensor of B elements (the symbolic size stands for elements here):
+     input 0 = p, input 1 = g, input 2.. = states; host "lr", "weight_decay", "step", "train.KEY";
+     outputs OUT_state -1 = new p, OUT_state i = new state i. */
+typedef struct Optimizer {
+  const char *name;   /* "adamw" */
+  const char *kernel; /* @kernel or NULL */
+  Graph *update;
+  VEC(const char *) states; /* "exp_avg", ... */
+  VEC(double) state_init;   /* fill value of each */
+  /* Compile-time arguments a hand-written kernel asks for by name: momentum, nesterov ... */
+  VEC(struct { const char *name; double value; }) constants;
+  Span at;
+} Optimizer;
+
+typedef struct Field {
+  const char *name, *column; /* column: name in the file's header, or NULL */
+  Type type;                 /* of one sample, no batch dimension; dtype as stored (u8, i64, f32) */
+  bool has_range;
+  double low, high;          /* low <= value < high for integers; inclusive for floats */
+  VEC(const char *) categories;
+  bool used;
+  Span at;
+} Field;
+
+typedef struct DataSource { /* tree: split expressions over files */
+  enum { SOURCE_csv, SOURCE_idx, SOURCE_shuffle, SOURCE_slice, SOURCE_concat } kind;
+  VEC(const char *) paths;   /* csv: one; idx: one per field in `fields` */
+  VEC(const char *) fields;  /* idx: field names */
+  bool header;
+  int64_t skip;
+  const char *missing;       /* or NULL */
+  uint64_t seed;             /* shuffle */
+  enum { BOUND_none, BOUND_count, BOUND_percent } start_kind, stop_kind; /* slice */
+  double start, stop;
+  VEC(int32_t) children;     /* indices into Dataset.sources */
+  Span at;
+} DataSource;
+
+typedef struct Split {
+  const char *name;
+  int32_t source;            /* index into Dataset.sources */
+  Span at;
+} Split;
+
+typedef struct Dataset {
+  const char *name;
+  VEC(Field) fields;
+  VEC(DataSource) sources;
+  VEC(Split) splits;
+  Span at;
+} Dataset;
+
+typedef struct Metric {
+  const char *name;
+  Val eval_value; /* in Job.eval, before passes/means cuts it into sums */
+  Span at;
+} Metric;
+
+typedef struct JobSetting { /* every key of train and runtime, also those not written */
+  const char *key;
+  const char *value;  /* text as the runtime parses it: "5e-4", "true", "none", "steps" */
+  enum { FROM_default, FROM_spec, FROM_define } origin;
+  bool is_final, fixed; /* fixed: read at compile time, no run-time override */
+  const char *fixed_by; /* "`if momentum != 0` in std/optim", or NULL */
+  Span at;
+} JobSetting;
+
+typedef struct Job {
+  const char *path;       /* of the job file as given */
+  const char *directory;  /* relative data paths start here */
+  Arena *arena;
+  VEC(AstFile *) files;   /* job first, then imports in order of reading */
+  Dataset dataset;        /* one for now; several are refused by name */
+  VEC(Leaf) leaves;       /* parameters and buffers in state-dict order */
+  VEC(InitStep) init;
+  VEC(Group) groups;
+  VEC(Optimizer) optimizers;
+  VEC(Metric) metrics;
+  VEC(JobSetting) settings;
+  Graph *train, *eval;    /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
+  Graph *schedule;        /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
+  int64_t train_batch, eval_batch; /* maxima of B */
+  const char *eval_split; /* "validation", or NULL */
+  /* filled by passes/means */
+  Graph *counts;          /* OUT_sum k: denominators of one micro-batch (data only) */
+  Graph *finish;          /* OUT_metric i from host "sum.K" */
+  int32_t train_counts;   /* number of denominators */
+  int32_t eval_sums;      /* number of accumulators of the evaluation; metric 0 is the loss */
+  VEC(double) count_per_sample; /* denominators that are a constant times B; NAN where not */
+  const char *spec;       /* resolved text for --spec */
+  uint64_t spec_hash;
+} Job;
+
+const char *job_setting(const Job *job, const char *key); /* its value text */
+bool job_setting_is(const Job *job, const char *key, const char *value);
+#endif

@@ -1,0 +1,58 @@
+/* The interface of all communication backends (shm, gloo; nccl, xccl, hccl, cncl later).
+   Every rank makes the same calls in the same order. A reduction is a sum, in an order fixed by rank
+   so that all ranks and all runs get the same bits. Every wait has a deadline; an error is final for
+   the communicator. A vendor's header is included in one file only. */
+#ifndef DDP_COMM_COMM_H
+#define DDP_COMM_COMM_H
+#include "ddp/job.h"
+#include "ddp/status.h"
+
+typedef struct DdpComm DdpComm;
+typedef struct DdpWork DdpWork; /* one collective in flight */
+
+/* Bytes that all ranks see, supplied by store.c. get waits until the deadline. */
+typedef struct DdpStore DdpStore;
+
+typedef struct DdpCommOptions {
+  int rank, world;
+  DdpStore *store;
+  const char *prefix;        /* keys of this communicator */
+  const char *interface;     /* NULL: the one of the route to rank 0 */
+  double deadline;           /* ddp_clock() seconds for opening */
+  double timeout;            /* seconds for each operation: ddp_timeout */
+} DdpCommOptions;
+
+enum { DDP_CAP_IN_PLACE_ALLOC = 1, DDP_CAP_INLINE = 2 };
+
+typedef struct DdpBackend {
+  const char *name;
+  unsigned caps;
+  /* Can it be used here? false: *why says what is missing, in one line. */
+  bool (*probe)(const char **why);
+  DdpError *(*open)(DdpComm **out, const DdpCommOptions *options);
+  /* Memory that collectives work on in place (shared memory, registered windows); zeroed, 64-byte
+     aligned. Collective: all ranks call it with the same size. */
+  DdpError *(*alloc)(DdpComm *c, size_t bytes, void **out);
+  void (*free)(DdpComm *c, void *p);
+  /* Enqueue; `what` names the operation in errors ("bucket 2"). stream: NULL on CPUs. */
+  DdpError *(*all_reduce)(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
+                          void *stream, DdpWork **out);
+  DdpError *(*broadcast)(DdpComm *c, void *data, int64_t bytes, int root, const char *what,
+                         void *stream, DdpWork **out);
+  DdpError *(*all_gather)(DdpComm *c, const void *mine, void *all, int64_t bytes, const char *what,
+                          void *stream, DdpWork **out);
+  DdpError *(*reduce_scatter)(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
+                              void *stream, DdpWork **out);
+  DdpError *(*barrier)(DdpComm *c, const char *what);
+  /* poll: advances without waiting, sets *done. wait: until done or the deadline; frees the work. */
+  DdpError *(*poll)(DdpWork *w, bool *done);
+  DdpError *(*wait)(DdpWork *w);
+  DdpError *(*async_error)(DdpComm *c);
+  void (*abort)(DdpComm *c); /* from any thread: wakes blocked calls */
+  void (*close)(DdpComm *c);
+} DdpBackend;
+
+extern const DdpBackend ddp_backend_shm, ddp_backend_gloo;
+/* By the name of `ddp_backend`; NULL: no such name. */
+const DdpBackend *ddp_backend_find(const char *name);
+#endif

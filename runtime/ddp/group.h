@@ -1,0 +1,44 @@
+/* The process group as the training loop sees it: hides which backends carry what (shared memory
+   inside a host, Gloo between hosts). World of one: every call returns at once. */
+#ifndef DDP_DDP_GROUP_H
+#define DDP_DDP_GROUP_H
+#include "ddp/job.h"
+#include "ddp/status.h"
+#include "launch.h"
+
+typedef struct DdpGroup DdpGroup;
+typedef struct DdpGroupWork DdpGroupWork;
+
+typedef struct DdpGroupOptions {
+  const char *backend;       /* ddp_backend: "gloo" ... NULL: default */
+  bool intra_node_backend;   /* runtime { intra_node = backend } */
+  double timeout;            /* ddp_timeout, from the rendezvous on */
+  uint64_t program_hash;     /* of plan, spec and settings that must agree on all ranks */
+  const char *program_text;  /* what differs is named in the error: "key=value\n" lines */
+} DdpGroupOptions;
+
+/* Rendezvous, handshake (rank, world, host, program hash), backends. Starts the watchdog. */
+DdpError *ddp_group_open(DdpGroup **out, const DdpLaunch *launch, const DdpGroupOptions *options);
+int ddp_group_rank(const DdpGroup *g);
+int ddp_group_world(const DdpGroup *g);
+const char *ddp_group_path(const DdpGroup *g); /* "shared memory", "gloo", "shared memory + gloo" */
+
+/* Memory in which all-reduce works in place (gradient arena). Collective. */
+DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out);
+/* In place sum of floats; range lies in memory of ddp_group_alloc. */
+DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const char *what,
+                                     DdpGroupWork **out);
+DdpError *ddp_group_progress(DdpGroup *g); /* advances what can go on without waiting */
+DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w);
+/* Small host values, any memory, blocking. */
+DdpError *ddp_group_sum(DdpGroup *g, double *data, int n, const char *what);
+DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what);
+DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
+                               const char *what);
+DdpError *ddp_group_barrier(DdpGroup *g, const char *what);
+/* For the messages of errors and the flight record. */
+void ddp_group_at(DdpGroup *g, int64_t update, const char *phase);
+/* Tells the others why this rank ends, then wakes and ends everything. */
+void ddp_group_abort(DdpGroup *g, const DdpError *why);
+void ddp_group_close(DdpGroup *g); /* all ranks reached the end */
+#endif

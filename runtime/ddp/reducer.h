@@ -1,0 +1,24 @@
+/* Buckets of the gradient arena, all-reduced in place as backward completes them. Bucket boundaries
+   are found at start by walking the ready order (PyTorch's rule: add, then close at the limit). */
+#ifndef DDP_DDP_REDUCER_H
+#define DDP_DDP_REDUCER_H
+#include "group.h"
+
+typedef struct DdpReducer DdpReducer;
+
+typedef struct DdpBucketInfo {
+  int32_t first, count; /* range of job->ready */
+  int64_t begin, end;   /* elements of the gradient arena */
+} DdpBucketInfo;
+
+/* bucket_cap_mb <= 0: unset (1 MiB, then 25 MiB). grads lies in memory of ddp_group_alloc. */
+DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group, float *grads,
+                           double bucket_cap_mb);
+int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out);
+/* Before each micro-batch. synchronise: this is the last one of the window. */
+void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update);
+/* After backward of a synchronising micro-batch: waits for all buckets; also returns the first error
+   that a ddp_grad_ready met. exposed_seconds += time spent waiting. */
+DdpError *ddp_reducer_finish(DdpReducer *r, double *exposed_seconds);
+void ddp_reducer_close(DdpReducer *r);
+#endif
