@@ -1,0 +1,19 @@
+/* Messages for people, on stderr, one write per message so that ranks do not mix inside a line.
+   With more than one rank each line starts with "[rank N] ". DDP_LOG sets the lowest level shown. */
+#ifndef DDP_CORE_LOG_H
+#define DDP_CORE_LOG_H
+
+typedef enum DdpLogLevel {
+  DDP_LOG_debug,
+  DDP_LOG_info,
+  DDP_LOG_warning,
+  DDP_LOG_error
+} DdpLogLevel;
+
+/* Who is speaking; before the first call lines have no prefix. */
+void ddp_log_rank(int rank, int world);
+DdpLogLevel ddp_log_level(void);
+void ddp_log(DdpLogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A progress line that the next message must first erase; "" when there is none. Terminals only. */
+void ddp_log_progress(const char *line);
+#endif
