@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""The three example jobs in PyTorch DistributedDataParallel (gloo), items counted globally.
+
+What comes out is what ddpc's binaries are compared with: the loss of every update, and the initial
+weights. Run with the pinned release in requirements.txt:
+
+    python tests/parity/torch_ddp.py --write-fixtures     makes tests/parity/fixtures/*.json
+    python tests/parity/torch_ddp.py JOB --accumulate 4 --world 2 --steps 200 --out FILE [--weights FILE]
+"""
+import argparse
+import csv
+import gzip
+import hashlib
+import json
+import math
+import os
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DistributedSampler
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+SEED = 42
+
+
+def rows(path, skip=0):
+    opener = gzip.open if path.endswith(".gz") else open
+    with opener(os.path.join(ROOT, "examples", path), "rt") as f:
+        lines = list(csv.reader(f))[skip:]
+    return torch.tensor([[float(v) for v in line] for line in lines])
+
+
+def shuffled(table, seed):
+    g = torch.Generator()
+    g.manual_seed(seed)
+    return table[torch.randperm(len(table), generator=g)]
+
+
+def cross_entropy(net, x, y):
+    return F.cross_entropy(net(x), y, reduction="sum")
+
+
+class Digits(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
+
+class Nuclei(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.norm1 = nn.Linear(30, 32), nn.LayerNorm(32)
+        self.fc2, self.head = nn.Linear(32, 32), nn.Linear(32, 1)
+
+    def forward(self, x):
+        return self.head(F.gelu(self.fc2(F.gelu(self.norm1(self.fc1(x))))))[:, 0]
+
+
+class Mnist(nn.Module):
+    def __init__(self):
+        super().__init__()
+        sizes = [784, 512, 512, 10]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+
+    def forward(self, x):
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(x))
+        return self.layers[-1](x)
+
+
+def digits():
+    t = shuffled(rows("digits/digits.csv.gz"), 7)
+    t = t[: len(t) * 80 // 100]
+    return dict(net=Digits, x=t[:, :64] / 16, y=t[:, 64].long(), loss=cross_entropy, batch=16, clip=1.0,
+                optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.1, decay=0.0,
+                schedule=linear, warmup=20)
+
+
+def breast_cancer():
+    t = shuffled(rows("breast_cancer/breast_cancer.csv", skip=1), 1)
+    t = t[: len(t) * 80 // 100]
+
+    def loss(net, x, y):
+        return F.binary_cross_entropy_with_logits(net(x), y, reduction="sum")
+
+    return dict(net=Nuclei, x=torch.log1p(t[:, :30]), y=t[:, 30], loss=loss, batch=8, clip=1.0,
+                optimizer=lambda g, lr: torch.optim.AdamW(g, lr, fused=True), lr=3e-3, decay=0.01,
+                schedule=cosine, warmup=0.1)
+
+
+def mnist():
+    t = shuffled(rows("mnist/mnist_5k.csv.gz"), 3)[:4500]
+    return dict(net=Mnist, x=(t[:, :784] / 255 - 0.1307) / 0.3081, y=t[:, 784].long(), loss=cross_entropy,
+                batch=64, clip=0.0, optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.05,
+                decay=0.0, schedule=constant, warmup=10)
+
+
+JOBS = dict(digits=digits, breast_cancer=breast_cancer, mnist=mnist)
+
+
+# The Trainer's schedules: factor on the base rate after s updates, w of warm-up, n in all.
+def linear(s, w, n):
+    return s / max(1, w) if s < w else max(0.0, (n - s) / max(1, n - w))
+
+
+def cosine(s, w, n):
+    return s / max(1, w) if s < w else max(0.0, 0.5 * (1 + math.cos(math.pi * (s - w) / max(1, n - w))))
+
+
+def constant(s, w, n):
+    return s / max(1, w) if s < w else 1.0
+
+
+def groups(net, decay):
+    """The Trainer's rule: biases and LayerNorm do not decay."""
+    norm = {id(p) for m in net.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+    skip = [p for n, p in net.named_parameters() if id(p) in norm or "bias" in n]
+    ids = {id(p) for p in skip}
+    keep = [p for p in net.parameters() if id(p) not in ids]
+    return [dict(params=keep, weight_decay=decay), dict(params=skip, weight_decay=0.0)]
+
+
+def windows(job, sampler, accumulate):
+    epoch = 0
+    while True:
+        sampler.set_epoch(epoch)
+        idx = list(sampler)
+        micro = [idx[i:i + job["batch"]] for i in range(0, len(idx), job["batch"])]
+        for i in range(0, len(micro), accumulate):
+            yield micro[i:i + accumulate]
+        epoch += 1
+
+
+def train(rank, world, name, accumulate, steps, store, out):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    job = JOBS[name]()
+    torch.manual_seed(SEED)
+    net = job["net"]()
+    initial = {k: v.clone() for k, v in net.state_dict().items()}
+    model = DDP(net)
+    optimizer = job["optimizer"](groups(net, job["decay"]), job["lr"])
+    warmup = job["warmup"] if job["warmup"] >= 1 else math.ceil(steps * job["warmup"])
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: job["schedule"](s, warmup, steps))
+    sampler = DistributedSampler(range(len(job["x"])), world, rank, shuffle=True, seed=SEED)
+    losses, norms = [], []
+    for window, _ in zip(windows(job, sampler, accumulate), range(steps)):
+        items = torch.tensor(float(sum(len(m) for m in window)))
+        dist.all_reduce(items)
+        part = torch.zeros(())
+        for k, micro in enumerate(window):
+            with model.no_sync() if k + 1 < len(window) else torch.enable_grad():
+                loss = job["loss"](model, job["x"][micro], job["y"][micro]) / items
+                (loss * world).backward()
+            part += loss.detach()
+        norm = torch.nn.utils.clip_grad_norm_(net.parameters(), job["clip"] or math.inf)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        dist.all_reduce(part)
+        losses.append(part.item())
+        norms.append(norm.item())
+    if rank == 0:
+        torch.save(dict(losses=losses, norms=norms, initial=initial, final=net.state_dict()), out)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run(name, accumulate, world, steps):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out.pt")
+        mp.spawn(train, (world, name, accumulate, steps, os.path.join(folder, "store"), out), world)
+        return torch.load(out)
+
+
+def digest(state):
+    return {k: hashlib.sha256(v.contiguous().numpy().tobytes()).hexdigest() for k, v in state.items()}
+
+
+def write(path, name, accumulate, world, steps, result):
+    with open(path, "w") as f:
+        json.dump(dict(job=name, torch=torch.__version__.split("+")[0], world=world, accumulate=accumulate,
+                       steps=steps, losses=result["losses"], grad_norms=result["norms"],
+                       initial_sha256=digest(result["initial"])), f, indent=1)
+        f.write("\n")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("job", nargs="?", choices=sorted(JOBS))
+    ap.add_argument("--accumulate", type=int, default=1)
+    ap.add_argument("--world", type=int, default=2)
+    ap.add_argument("--steps", type=int, default=200)
+    ap.add_argument("--out")
+    ap.add_argument("--weights", help="also write the initial weights here (safetensors)")
+    ap.add_argument("--write-fixtures", action="store_true")
+    a = ap.parse_args()
+    if a.write_fixtures:
+        for name in sorted(JOBS):
+            for accumulate in (1, 4):
+                path = os.path.join(HERE, "fixtures", f"{name}_accumulate{accumulate}.json")
+                write(path, name, accumulate, 2, 200, run(name, accumulate, 2, 200))
+                print(path)
+        return
+    if not a.job or not a.out:
+        ap.error("JOB and --out, or --write-fixtures")
+    result = run(a.job, a.accumulate, a.world, a.steps)
+    write(a.out, a.job, a.accumulate, a.world, a.steps, result)
+    if a.weights:
+        from safetensors.torch import save_file
+        save_file(result["initial"], a.weights, metadata={"format": "pt"})
+
+
+if __name__ == "__main__":
+    main()
