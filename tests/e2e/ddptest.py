@@ -1,0 +1,115 @@
+"""What the end-to-end tests share: compile a job, run it under a launcher with a hard time limit, read
+its log. Only Python's standard library. Every process started here is ended here."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("DDP_BUILD", os.path.join(ROOT, "build"))
+DDPC = os.path.join(BUILD, "ddpc")
+LIMIT = 60  # seconds; a hang is a failure
+
+
+class Failure(Exception):
+    pass
+
+
+def expect(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+class Run:
+    """One finished program: exit code, output, seconds."""
+
+    def __init__(self, code, out, seconds):
+        self.code, self.out, self.seconds = code, out, seconds
+
+
+def run(args, limit=LIMIT, env=None, cwd=None):
+    """Runs to the end in a session of its own; kills the whole session at the limit."""
+    start = time.monotonic()
+    full = dict(os.environ, **(env or {}))
+    p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=full, cwd=cwd,
+                         start_new_session=True)
+    try:
+        out, _ = p.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(p.pid, signal.SIGKILL)
+        out, _ = p.communicate()
+        raise Failure(f"still running after {limit} s: {' '.join(args)}\n{out}")
+    return Run(p.returncode, out, time.monotonic() - start)
+
+
+def must(args, **how):
+    r = run(args, **how)
+    expect(r.code == 0, f"exit {r.code}: {' '.join(args)}\n{r.out}")
+    return r
+
+
+class Folder:
+    """A temporary folder with compiled jobs and their outputs."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp(prefix="ddptest-")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def file(self, name):
+        return os.path.join(self.path, name)
+
+    def compile(self, job, name, defines=(), flags=()):
+        out = self.file(name)
+        args = [DDPC, os.path.join(ROOT, job), "-o", out]
+        for d in defines:
+            args += ["-D", d]
+        must(args + list(flags))
+        return out
+
+    def train(self, binary, name, ranks=1, flags=(), env=None, launcher=None, limit=LIMIT):
+        """Trains into folder NAME; returns (Run, log records)."""
+        out = self.file(name)
+        base = [binary, "--output_dir", out] + list(flags)
+        args = (launcher + base) if launcher else base + (["--nproc-per-node", str(ranks)] if ranks > 1 else [])
+        r = must(args, env=env, limit=limit)
+        return r, read_log(out)
+
+
+def read_log(folder):
+    with open(os.path.join(folder, "log.jsonl")) as f:
+        return [json.loads(line) for line in f]
+
+
+def losses(log):
+    return [r["loss"] for r in log if "loss" in r]
+
+
+def same(a, b, tolerance, what):
+    expect(len(a) == len(b) and a, f"{what}: {len(a)} and {len(b)} losses")
+    worst = max(abs(x - y) / max(abs(x), abs(y), 1e-12) for x, y in zip(a, b))
+    expect(worst <= tolerance, f"{what}: relative difference {worst:.3g} is over {tolerance:g}")
+    return worst
+
+
+def main(tests):
+    """Runs the named tests (all without arguments), each reported on a line."""
+    wanted = sys.argv[1:] or list(tests)
+    failed = 0
+    for name in wanted:
+        start = time.monotonic()
+        try:
+            tests[name]()
+            print(f"ok    {name} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Failure as e:
+            failed += 1
+            print(f"FAIL  {name}: {e}", flush=True)
+    sys.exit(1 if failed else 0)
