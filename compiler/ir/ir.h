@@ -1,7 +1,7 @@
 /* The graph: values in one array, referred to by 32-bit index, in topological order.
    What holds after every pass is checked by ir_verify: types equal those that the op table infers,
    inputs come before their users, scopes are valid. Passes build a new graph or append; nothing is
-   freed piecemeal. */
+   freed piecemeal. What the functions here ask of the op table is declared in op.h. */
 #ifndef IR_IR_H
 #define IR_IR_H
 #include "arena.h"
@@ -66,7 +66,8 @@ typedef enum OpKind {
 /* Attributes, in the order in which the op's row names them. Kinds:
    int, float, bool, text, axes (normalised list of ints), ints, dims (sizes), dtype.
    The kind tells passes what the attribute means: an `axes` moves when a dimension is put in front,
-   `dims` gets one more. */
+   `dims` gets one more. A list of length -1 is one that was not given: infer fills it in. Sources
+   that are not of one type (input, param, buffer) carry it as the attributes dtype and shape. */
 typedef enum AttrKind { ATTR_int, ATTR_float, ATTR_bool, ATTR_text, ATTR_axes, ATTR_ints, ATTR_dims,
                         ATTR_dtype } AttrKind;
 typedef struct Attr {
@@ -135,14 +136,23 @@ Val ir_add(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at
 /* The same for callers who know that it fits (passes): a mismatch is an internal fault. */
 Val ir_must(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at, Scope scope);
 Val ir_const(Graph *g, double v, DType dtype, Span at, Scope scope);
+/* input, param or buffer number `index` of the given type. */
+Val ir_leaf(Graph *g, OpKind op, int64_t index, Type type, Span at, Scope scope);
+/* The attributes that an op has when none is given; false: it has one without a default. */
+bool ir_default_attrs(OpKind op, Attr *attrs);
 bool ir_is_const(const Graph *g, Val v, double *out);
+/* One number everywhere: a constant, also seen through expand, reshape, cast ... */
+bool ir_is_uniform(const Graph *g, Val v, double *out);
 
 /* Text form, one value a line, readable back:
      %3 = matmul %1, %2 ta=false tb=true : f32[B,64]   ; net.fc1 job.ddp:31
-     out grad 0 %17                                                          */
+     out grad 0 %17
+   Rank-0 sources and constants print their attributes: %1 = const value=0.5 dtype=f32 : f32[] */
 void ir_print(Text *out, const Graph *g);
-Graph *ir_parse(Arena *a, uint32_t source); /* NULL after diagnostics */
-/* A whole file of graphs ("graph train { ... }"), for --from-ir. */
+/* Reads the graphs of a file ("graph train training { ... }", one or several) into out[0..max).
+   Returns their number; -1 after a diagnostic. */
+int ir_parse_all(Arena *a, uint32_t source, Graph **out, int max);
+Graph *ir_parse(Arena *a, uint32_t source); /* a file of one; NULL after a diagnostic */
 void ir_verify(const Graph *g, const char *after_pass); /* dies when broken */
 
 /* Copies value v of `from` (inputs already mapped by map[]) into `to`. */
