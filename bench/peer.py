@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Peer of bench/compare: a benchmark job in PyTorch DistributedDataParallel (gloo), 2 ranks, one thread each.
+
+Prints one line of JSON: median and minimum milliseconds per update, and the losses. Batches are cut before
+the clock starts, which is in PyTorch's favour."""
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DistributedSampler
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "parity"))
+from torch_ddp import JOBS, SEED, windows  # noqa: E402
+
+
+def train(rank, world, name, steps, compiled, store, out):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    job = JOBS[name]()
+    torch.manual_seed(SEED)
+    net = job["net"]()
+    model = DDP(net)
+    if compiled:
+        model = torch.compile(model)
+    optimizer = job["optimizer"](net.parameters(), job["lr"])
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: job["schedule"](s, job["warmup"], steps))
+    sampler = DistributedSampler(range(len(job["x"])), world, rank, shuffle=True, seed=SEED)
+    batches = [(job["x"][w[0]], job["y"][w[0]]) for w, _ in zip(windows(job, sampler, 1), range(steps))]
+    losses, times = [], []
+    dist.barrier()
+    for x, y in batches:
+        start = time.perf_counter()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad(set_to_none=True)
+        times.append(time.perf_counter() - start)
+        losses.append(loss.detach())
+    all_losses = torch.stack(losses)
+    dist.all_reduce(all_losses)
+    if rank == 0:
+        tail = times[steps // 4:]
+        with open(out, "w") as f:
+            json.dump(dict(median_ms=statistics.median(tail) * 1e3, min_ms=min(tail) * 1e3,
+                           losses=(all_losses / world).tolist()), f)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    ap = argparse.ArgumentParser(description=__doc__)
+    ap.add_argument("job", choices=sorted(JOBS))
+    ap.add_argument("--steps", type=int, default=200)
+    ap.add_argument("--compile", action="store_true")
+    a = ap.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        result = os.path.join(folder, "out.json")
+        mp.spawn(train, (2, a.job, a.steps, a.compile, os.path.join(folder, "store"), result), 2)
+        print(open(result).read())
