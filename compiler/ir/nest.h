@@ -5,36 +5,44 @@
 
    A kernel is: outer loops (shared), then stages one after another, each with inner loops of its own.
      for rows { stage 0: m = max over columns;  stage 1: s = sum exp(x - m);  stage 2: y = ... }
-   A value that a stage leaves per outer index is kept in a scalar (row value) for later stages. */
+   A value that a stage leaves per outer index is kept in a scalar (row value) for later stages.
+
+   A root reduces over every loop around it (outer loops and those of its stage) that does not occur
+   in its ix. Loops that all roots of a stage reduce over are flagged `reduce`. Where a reduced loop
+   lies outside a loop that the root keeps (column sums: for rows { for columns { out[j] += t } }),
+   the root accumulates in memory, cleared before the outermost reduced loop. Loops of extent 1 are
+   left out and their index is the constant 0.
+   The instructions of a stage belong to that stage alone; nothing but row values crosses. */
 #ifndef IR_NEST_H
 #define IR_NEST_H
 #include "ir.h"
 
 typedef struct Nest Nest;
+typedef struct NestMemo NestMemo;
 typedef uint32_t NestIndex; /* integer index expression; see nest_ix_* */
 typedef uint32_t NestTemp;  /* a scalar; 0 = none */
 
 typedef enum IxKind { IX_const, IX_loop, IX_add, IX_mul, IX_div, IX_mod, IX_temp } IxKind;
 typedef struct Ix {
   IxKind kind;
-  Dim value;       /* const; mul, div, mod: right-hand side */
-  uint32_t loop;   /* loop: number in Nest.loops */
+  Dim value;             /* const; mul, div, mod: right-hand side */
+  uint32_t loop;         /* loop: number in Nest.loops */
   NestIndex left, right; /* add: both; mul, div, mod: left */
-  NestTemp temp;   /* index computed from data (gather, rows) */
+  NestTemp temp;         /* index computed from data (gather, rows) */
 } Ix;
 
 typedef enum InstKind {
-  INST_const,   /* k */
-  INST_load,    /* value `val` (a buffer) at flat element `ix` */
-  INST_op,      /* elementwise op on in[] */
-  INST_cast,    /* in[0] to dtype */
-  INST_index,   /* the index expression ix as a number */
-  INST_random,  /* draw: op = OP_bernoulli / OP_uniform / OP_normal / OP_randint of `val`;
+  INST_const,  /* k */
+  INST_load,   /* value `val` (a buffer) at flat element `ix` */
+  INST_op,     /* elementwise op on in[] */
+  INST_cast,   /* in[0] to dtype */
+  INST_index,  /* the index expression ix as a number */
+  INST_random, /* draw: op = OP_bernoulli / OP_uniform / OP_normal / OP_randint of `val`;
                    in[0] unused; ix = element within the sample, ix2 = sample in the micro-batch
                    (no batch dimension: constant 0) */
-  INST_select,  /* in[0] ? in[1] : in[2], both evaluated (pad, concat) */
-  INST_host,    /* run-time scalar of the step: host, count, share, dimval */
-  INST_row,     /* result of an earlier stage of this kernel, kept per outer index */
+  INST_select, /* in[0] ? in[1] : in[2], both evaluated (pad, concat) */
+  INST_host,   /* run-time scalar of the step: host, count, share, dimval */
+  INST_row,    /* result of an earlier stage of this kernel, kept per outer index */
 } InstKind;
 typedef struct Inst {
   InstKind kind;
@@ -55,14 +63,14 @@ typedef struct NestLoop {
 typedef enum RootKind { ROOT_store, ROOT_sum, ROOT_max, ROOT_argmax } RootKind;
 typedef struct NestRoot {
   RootKind kind;
-  Val val;         /* the value that lies in memory afterwards (or is kept as row value) */
-  NestTemp temp;   /* what is stored / reduced */
-  NestIndex ix;    /* flat element of val that is written (no reduce loops in it) */
-  bool row_only;   /* kept in a scalar, not stored */
+  Val val;       /* the value that lies in memory afterwards (or is kept as row value) */
+  NestTemp temp; /* what is stored / reduced */
+  NestIndex ix;  /* flat element of val that is written; loops not in it are reduced over */
+  bool row_only; /* kept in a scalar, not stored */
 } NestRoot;
 
 typedef struct Stage {
-  uint32_t first_loop, loops; /* inner loops: nest->loops[first_loop .. +loops) in order, outermost first */
+  uint32_t first_loop, loops; /* inner loops, outermost first */
   uint32_t first_inst, insts;
   uint32_t first_root, roots;
 } Stage;
@@ -70,10 +78,10 @@ typedef struct Stage {
 struct Nest {
   const Graph *g;
   Arena *arena;
-  VEC(NestLoop) loops;  /* outer loops first */
-  uint32_t outer;       /* how many of them are outer */
-  VEC(Ix) ix;           /* [0] unused */
-  VEC(Inst) insts;      /* [0] unused; NestTemp indexes it */
+  VEC(NestLoop) loops; /* outer loops first */
+  uint32_t outer;      /* how many of them are outer */
+  VEC(Ix) ix;          /* [0] unused */
+  VEC(Inst) insts;     /* [0] unused; NestTemp indexes it */
   VEC(NestRoot) roots;
   VEC(Stage) stages;
   /* Is this value in memory (materialised) at this point? Set by the fuser. */
@@ -81,17 +89,41 @@ struct Nest {
   /* Row value of an earlier stage: temp or 0. */
   NestTemp (*row_value)(Nest *n, Val v);
   void *self;
+  NestMemo *memo; /* of nest.c: what was made before, to share it */
 };
 
-/* The scalar of value v at index[0..rank): loads, or asks the op to lower itself. Same (v, index)
-   pulled twice gives the same temp. */
+/* Building: loops made before the first stage are the outer ones; loops made inside a stage are its
+   own. */
+Nest *nest_new(Arena *a, const Graph *g);
+uint32_t nest_loop(Nest *n, Dim extent, bool reduce);
+void nest_stage_begin(Nest *n);
+void nest_stage_end(Nest *n);
+void nest_root(Nest *n, RootKind kind, Val v, NestTemp temp, NestIndex ix, bool row_only);
+/* INST_row: the scalar that an earlier stage kept for v. */
+NestTemp nest_row(Nest *n, Val v);
+/* INST_load of one element of v (a value in memory). */
+NestTemp nest_load(Nest *n, Val v, NestIndex flat);
+bool nest_ix_uses_loop(const Nest *n, NestIndex ix, uint32_t loop);
+bool nest_ix_is_const(const Nest *n, NestIndex ix, int64_t *out);
+/* Bounds that hold for every batch >= 1; false where they are not known. */
+bool nest_ix_range(const Nest *n, NestIndex ix, Dim *low, Dim *high);
+void nest_ix_print(Text *out, const Nest *n, NestIndex ix); /* "i0*64 + i1" */
+/* Guard of the pull in progress (0: none); setting returns the one before. */
+NestTemp nest_guard(const Nest *n);
+NestTemp nest_set_guard(Nest *n, NestTemp guard);
+/* Memory of nest_pull within a stage; 0 = not pulled yet. */
+NestTemp nest_pulled(const Nest *n, Val v, const NestIndex *index);
+void nest_keep_pulled(Nest *n, Val v, const NestIndex *index, NestTemp temp);
+
+/* The scalar of value v at index[0..rank): loads, or asks the op to lower itself (so this one
+   function lives in ops/pull.c). Same (v, index) pulled twice gives the same temp. */
 NestTemp nest_pull(Nest *n, Val v, const NestIndex *index);
 
 NestIndex nest_ix_const(Nest *n, Dim d);
 NestIndex nest_ix_loop(Nest *n, uint32_t loop);
 NestIndex nest_ix_add(Nest *n, NestIndex a, NestIndex b); /* these simplify and share */
 NestIndex nest_ix_mul(Nest *n, NestIndex a, Dim k);
-NestIndex nest_ix_div(Nest *n, NestIndex a, Dim k);       /* a >= 0, rounds down */
+NestIndex nest_ix_div(Nest *n, NestIndex a, Dim k); /* a >= 0, rounds down */
 NestIndex nest_ix_mod(Nest *n, NestIndex a, Dim k);
 NestIndex nest_ix_temp(Nest *n, NestTemp t);
 NestIndex nest_ix_flat(Nest *n, Type t, const NestIndex *index); /* row-major element number */

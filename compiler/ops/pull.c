@@ -1,0 +1,61 @@
+/* nest_pull: the scalar of a graph value at an index. It asks the op table, so it lives above ir.
+   In memory or kept by an earlier stage: read. Otherwise the op lowers itself (movement, sources,
+   indexing), and elementwise ops pull their inputs, broadcast and converted as their type rule says. */
+#include "die.h"
+#include "ops.h"
+
+/* What an elementwise op computes in: its result's type; a comparison computes in what its inputs
+   promote to, where a rank-0 input does not widen one of its own category. */
+static DType compute_type(const Graph *g, const Value *v) {
+  if (!op_has(v->op, OPF_compare)) return v->type.dtype;
+  DType at_least_1 = DT_bool, scalar = DT_bool;
+  bool has_tensor = false;
+  for (int i = 0; i < v->inputs; i++) {
+    Type t = value_at(g, v->in[i])->type;
+    if (t.rank)
+      at_least_1 = has_tensor ? dtype_promote(at_least_1, t.dtype) : t.dtype;
+    else
+      scalar = dtype_promote(scalar, t.dtype);
+    has_tensor = has_tensor || t.rank > 0;
+  }
+  if (!has_tensor) return scalar;
+  DType both = dtype_promote(at_least_1, scalar);
+  return dtype_category(both) == dtype_category(at_least_1) ? at_least_1 : both;
+}
+
+static NestTemp pull_elementwise(Nest *n, Val v, const NestIndex *index) {
+  const Value x = *value_at(n->g, v);
+  DType t = compute_type(n->g, &x);
+  NestTemp in[3] = {0};
+  check(x.inputs <= 3, "%s: an elementwise op of %d inputs", op_def(x.op)->name, x.inputs);
+  for (int i = 0; i < x.inputs; i++) {
+    Type from = value_at(n->g, x.in[i])->type;
+    NestIndex at[IR_MAX_RANK];
+    for (int d = 0; d < from.rank; d++) {
+      int of = d + x.type.rank - from.rank;
+      at[d] = dim_is(from.dim[d], 1) ? nest_ix_const(n, dim_of(0)) : index[of];
+    }
+    in[i] = nest_pull(n, x.in[i], at);
+    bool condition = x.op == OP_where && i == 0;
+    if (!condition) in[i] = nest_cast(n, in[i], t);
+  }
+  if (x.op == OP_detach) return in[0];
+  if (x.op == OP_where) return nest_select(n, in[0], in[1], in[2]);
+  return nest_op(n, x.op, x.type.dtype, in[0], in[1], in[2]);
+}
+
+NestTemp nest_pull(Nest *n, Val v, const NestIndex *index) {
+  NestTemp t = nest_pulled(n, v, index);
+  if (t) return t;
+  const Value *x = value_at(n->g, v);
+  const OpDef *def = op_def(x->op);
+  if (n->row_value) t = n->row_value(n, v);
+  if (!t && n->in_memory(n, v)) t = nest_load(n, v, nest_ix_flat(n, x->type, index));
+  if (!t && def->lower) t = def->lower(n, v, index);
+  if (!t) {
+    check(op_has(x->op, OPF_elementwise), "%s (%%%u) has to be in memory", def->name, v);
+    t = pull_elementwise(n, v, index);
+  }
+  nest_keep_pulled(n, v, index, t);
+  return t;
+}
