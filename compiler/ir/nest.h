@@ -8,11 +8,21 @@
    A value that a stage leaves per outer index is kept in a scalar (row value) for later stages.
 
    A root reduces over every loop around it (outer loops and those of its stage) that does not occur
-   in its ix. Loops that all roots of a stage reduce over are flagged `reduce`. Where a reduced loop
-   lies outside a loop that the root keeps (column sums: for rows { for columns { out[j] += t } }),
-   the root accumulates in memory, cleared before the outermost reduced loop. Loops of extent 1 are
-   left out and their index is the constant 0.
-   The instructions of a stage belong to that stage alone; nothing but row values crosses. */
+   in its ix; call these R.
+   * R empty: stored in the innermost body.
+   * max, argmax: R is the last loops of the stage, exactly. argmax: the position among the reduced
+     loops, row-major; the first of equals.
+   * sum: R holds all outer loops or none. The last loops of the stage that are in R are summed in a
+     scalar; if that is all of R, the scalar is the result. Otherwise a kept loop lies inside a reduced
+     one (column sums: for rows { for columns { out[j] += t } }): memory at ix accumulates, cleared
+     before the outermost reduced loop. With no kept loop at all the accumulator is one scalar.
+   Loops that all roots of a stage reduce over are flagged `reduce`. Loops of extent 1 are left out and
+   their index is the constant 0. A stage may have no loops (something per outer index).
+   INST_row names a root of an earlier stage that was left per outer index (its ix is over the outer
+   loops only), also if it was stored as well.
+   The instructions of a stage belong to that stage alone; nothing but row values and memory crosses.
+   Within a stage all instructions come before the stores of the same iteration: a value may be updated
+   in place (buffers, optimizer state). */
 #ifndef IR_NEST_H
 #define IR_NEST_H
 #include "ir.h"
@@ -86,8 +96,8 @@ struct Nest {
   VEC(Stage) stages;
   /* Is this value in memory (materialised) at this point? Set by the fuser. */
   bool (*in_memory)(const Nest *n, Val v);
-  /* Row value of an earlier stage: temp or 0. */
-  NestTemp (*row_value)(Nest *n, Val v);
+  /* Row value of an earlier stage at this index: temp or 0. May be NULL. */
+  NestTemp (*row_value)(Nest *n, Val v, const NestIndex *index);
   void *self;
   NestMemo *memo; /* of nest.c: what was made before, to share it */
 };

@@ -49,7 +49,7 @@ NestTemp nest_pull(Nest *n, Val v, const NestIndex *index) {
   if (t) return t;
   const Value *x = value_at(n->g, v);
   const OpDef *def = op_def(x->op);
-  if (n->row_value) t = n->row_value(n, v);
+  if (n->row_value) t = n->row_value(n, v, index);
   if (!t && n->in_memory(n, v)) t = nest_load(n, v, nest_ix_flat(n, x->type, index));
   if (!t && def->lower) t = def->lower(n, v, index);
   if (!t) {

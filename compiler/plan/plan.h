@@ -7,14 +7,17 @@
 
 /* Where a value lies. */
 typedef enum Home {
-  HOME_none,     /* never in memory: pulled into its users */
-  HOME_input,    /* a field of the batch: index = field */
-  HOME_param, HOME_buffer, /* index = leaf */
-  HOME_grad,     /* gradient arena: index = leaf */
-  HOME_block,    /* activation block at `offset` */
-  HOME_sum,      /* accumulator: index */
-  HOME_state,    /* optimizer graphs: -1 = p, else state */
-  HOME_alias,    /* same memory as `alias` (reshape of something in memory) */
+  HOME_none,  /* never in memory: pulled into its users */
+  HOME_input, /* a field of the batch: index = field */
+  HOME_param,
+  HOME_buffer, /* index = leaf */
+  HOME_grad,   /* gradient arena: index = leaf */
+  HOME_block,  /* activation block at `offset` */
+  HOME_sum,    /* accumulator: index (train: 0 = the loss). Always added to, in double */
+  HOME_state,  /* optimizer graphs: -1 = p, else state; updated in place: the source (input 0, 2 ..)
+                    and the output have the same place. Input 1 (g): HOME_input, index 1 */
+  HOME_out,    /* result array (metrics, schedules): element `index`, double */
+  HOME_alias,  /* same memory as `alias` (reshape of something in memory) */
 } Home;
 typedef struct ValuePlace {
   Home home;
@@ -28,17 +31,24 @@ typedef struct ValuePlace {
 typedef enum KernelKind { KERNEL_nest, KERNEL_call } KernelKind;
 typedef struct Kernel {
   KernelKind kind;
-  Nest *nest;           /* nest */
-  uint64_t key;         /* nest: structural hash; equal keys are emitted once */
-  Val call;             /* call: the value of a library op (matmul, rows_grad ...) */
-  bool accumulate;      /* call/nest that writes a gradient: adds on micro-batches after the first */
-  VEC(Val) reads, writes;
+  Nest *nest; /* nest */
+  /* nest: structural hash; equal keys are emitted once. It covers loops, index expressions,
+     instructions, constants, dtypes, attributes of draws and host scalars, which values share
+     memory, and the kind of home that is written; not names, values, offsets. Kernels with equal
+     keys have reads and writes in corresponding order. */
+  uint64_t key;
+  Val call; /* call: the value of a library op (matmul, rows_grad ...) */
+  bool
+      accumulate; /* writes a gradient (HOME_grad): such roots add on micro-batches after the first */
+  VEC(Val) reads, writes;   /* nest: in order of first use / of roots; bases, never aliases */
   VEC(int32_t) grads_ready; /* leaves whose gradient is complete after this kernel */
-  const char *name;     /* base for the C function: "bias_relu" */
-  Span at;              /* line of the job */
+  const char *name;         /* base for the C function: "bias_relu" */
+  Span at;                  /* line of the job */
 } Kernel;
 
-typedef struct Program { /* one graph, scheduled */
+/* One graph, scheduled. g is the plan's own copy (outputs have values of their own, transposes are
+   folded into products): use it, not the job's. */
+typedef struct Program {
   const Graph *g;
   VEC(Kernel) kernels;
   VEC(ValuePlace) places; /* indexed by Val */
@@ -46,11 +56,17 @@ typedef struct Program { /* one graph, scheduled */
   int64_t batch_max;
 } Program;
 
-typedef enum ArenaRole { ARENA_param, ARENA_grad, ARENA_state, ARENA_param_bf16, ARENA_frozen,
-                         ARENA_buffer } ArenaRole;
+typedef enum ArenaRole {
+  ARENA_param,
+  ARENA_grad,
+  ARENA_state,
+  ARENA_param_bf16,
+  ARENA_frozen,
+  ARENA_buffer
+} ArenaRole;
 typedef struct PlanArena {
   ArenaRole role;
-  int32_t state;  /* state: number within its optimizer */
+  int32_t state; /* state: number within its optimizer */
   DType dtype;
   int64_t elements;
 } PlanArena;
@@ -61,9 +77,9 @@ typedef struct Segment { /* one leaf's place in its arenas */
 } Segment;
 
 typedef struct Bucket {
-  int32_t first, count;  /* range of the ready order */
-  int64_t begin, end;    /* elements of the gradient arena, [begin, end) */
-  int32_t ready_after;   /* kernel of the training program after which it may start */
+  int32_t first, count; /* range of the ready order */
+  int64_t begin, end;   /* elements of the gradient arena, [begin, end) */
+  int32_t ready_after;  /* kernel of the training program after which it may start */
 } Bucket;
 
 typedef struct Plan {
@@ -71,10 +87,10 @@ typedef struct Plan {
   Program train, eval, counts, finish, schedule;
   VEC(Program) optimizers;
   VEC(PlanArena) arenas;
-  VEC(int32_t) ready;     /* trained leaves in the order in which their gradients become ready */
-  VEC(Segment) segments;  /* in arena order: trained leaves by `ready`; then frozen; then buffers */
-  VEC(Bucket) buckets;    /* for the job's ddp_bucket_cap_mb; the runtime walks the same rule */
-  uint64_t hash;          /* of everything ranks must agree on */
+  VEC(int32_t) ready;    /* trained leaves in the order in which their gradients become ready */
+  VEC(Segment) segments; /* in arena order: trained leaves by `ready`; then frozen; then buffers */
+  VEC(Bucket) buckets;   /* for the job's ddp_bucket_cap_mb; the runtime walks the same rule */
+  uint64_t hash;         /* of everything ranks must agree on */
 } Plan;
 
 Plan *plan_make(Job *job);
