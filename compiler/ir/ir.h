@@ -123,6 +123,7 @@ typedef struct Graph {
 } Graph;
 
 Graph *graph_new(Arena *a, const char *name, bool training);
+Graph *graph_like(const Graph *from); /* empty, with the same name, arena and scopes */
 static inline Value *value_at(const Graph *g, Val v) { return &g->values.at[v]; }
 Scope graph_scope(Graph *g, Scope parent, const char *name);
 void graph_output(Graph *g, OutputKind kind, int32_t index, Val value);
@@ -141,7 +142,7 @@ Val ir_leaf(Graph *g, OpKind op, int64_t index, Type type, Span at, Scope scope)
 /* The attributes that an op has when none is given; false: it has one without a default. */
 bool ir_default_attrs(OpKind op, Attr *attrs);
 bool ir_is_const(const Graph *g, Val v, double *out);
-/* One number everywhere: a constant, also seen through expand, reshape, cast ... */
+/* One number everywhere: a constant, also seen through expand, reshape and other views. */
 bool ir_is_uniform(const Graph *g, Val v, double *out);
 
 /* Text form, one value a line, readable back:
@@ -149,6 +150,7 @@ bool ir_is_uniform(const Graph *g, Val v, double *out);
      out grad 0 %17
    Rank-0 sources and constants print their attributes: %1 = const value=0.5 dtype=f32 : f32[] */
 void ir_print(Text *out, const Graph *g);
+void ir_print_value(Text *out, const Graph *g, Val v); /* one line of it, without the line end */
 /* Reads the graphs of a file ("graph train training { ... }", one or several) into out[0..max).
    Returns their number; -1 after a diagnostic. */
 int ir_parse_all(Arena *a, uint32_t source, Graph **out, int max);

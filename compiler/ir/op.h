@@ -21,6 +21,7 @@ typedef enum OpFlag {
   OPF_decompose = 1 << 11, /* replaced by `body` after grad */
   OPF_integral = 1 << 12,  /* identity on integers (floor, round) */
   OPF_logical = 1 << 13,   /* inputs must be bool */
+  OPF_bool = 1 << 14,      /* computes in bool too (where, maximum); arithmetic refuses it */
 } OpFlag;
 
 /* Three spellings, three meanings (gradient of an input): */

@@ -2,30 +2,12 @@
    In memory or kept by an earlier stage: read. Otherwise the op lowers itself (movement, sources,
    indexing), and elementwise ops pull their inputs, broadcast and converted as their type rule says. */
 #include "die.h"
-#include "ops.h"
-
-/* What an elementwise op computes in: its result's type; a comparison computes in what its inputs
-   promote to, where a rank-0 input does not widen one of its own category. */
-static DType compute_type(const Graph *g, const Value *v) {
-  if (!op_has(v->op, OPF_compare)) return v->type.dtype;
-  DType at_least_1 = DT_bool, scalar = DT_bool;
-  bool has_tensor = false;
-  for (int i = 0; i < v->inputs; i++) {
-    Type t = value_at(g, v->in[i])->type;
-    if (t.rank)
-      at_least_1 = has_tensor ? dtype_promote(at_least_1, t.dtype) : t.dtype;
-    else
-      scalar = dtype_promote(scalar, t.dtype);
-    has_tensor = has_tensor || t.rank > 0;
-  }
-  if (!has_tensor) return scalar;
-  DType both = dtype_promote(at_least_1, scalar);
-  return dtype_category(both) == dtype_category(at_least_1) ? at_least_1 : both;
-}
+#include "family.h"
 
 static NestTemp pull_elementwise(Nest *n, Val v, const NestIndex *index) {
   const Value x = *value_at(n->g, v);
-  DType t = compute_type(n->g, &x);
+  DType t = elementwise_compute_type(n->g, &x);
+  bool identity = op_has(x.op, OPF_integral) && dtype_category(t) != 'f';
   NestTemp in[3] = {0};
   check(x.inputs <= 3, "%s: an elementwise op of %d inputs", op_def(x.op)->name, x.inputs);
   for (int i = 0; i < x.inputs; i++) {
@@ -39,7 +21,7 @@ static NestTemp pull_elementwise(Nest *n, Val v, const NestIndex *index) {
     bool condition = x.op == OP_where && i == 0;
     if (!condition) in[i] = nest_cast(n, in[i], t);
   }
-  if (x.op == OP_detach) return in[0];
+  if (identity || x.op == OP_detach) return in[0];
   if (x.op == OP_where) return nest_select(n, in[0], in[1], in[2]);
   return nest_op(n, x.op, x.type.dtype, in[0], in[1], in[2]);
 }

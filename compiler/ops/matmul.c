@@ -1,0 +1,70 @@
+/* matmul(a, b; ta, tb): [batch.., M, K] x [batch.., K, N]; ta, tb read the last two dimensions of an
+   input transposed; batch dimensions broadcast. A call of the runtime, never part of a loop nest. */
+#include "family.h"
+
+static Dim rows_of(Type t, bool transposed) {
+  return t.dim[t.rank - (transposed ? 1 : 2)];
+}
+static Dim columns_of(Type t, bool transposed) {
+  return t.dim[t.rank - (transposed ? 2 : 1)];
+}
+
+static bool matmul_infer(const Graph *g, Value *v, const char **error, int *code) {
+  Type a = infer_in(g, v, 0), b = infer_in(g, v, 1);
+  bool ta = v->attr[0].as.i != 0, tb = v->attr[1].as.i != 0;
+  if (a.rank < 2 || b.rank < 2)
+    return infer_fail(g, error, code, 406,
+                      "a matrix product takes tensors of rank 2 or more: %s @ %s",
+                      infer_type_text(g, a), infer_type_text(g, b));
+  DType t = infer_promote(g, v, 0);
+  if (dtype_category(t) != 'f')
+    return infer_fail(g, error, code, 506, "a matrix product takes floats, not %s: cast first",
+                      dtype_name(t));
+  Dim k = columns_of(a, ta), other = rows_of(b, tb);
+  if (!dim_equal(k, other))
+    return infer_fail(g, error, code, 405, "sizes differ: %s and %s in the product of %s and %s",
+                      infer_dim_text(g, k), infer_dim_text(g, other), infer_type_text(g, a),
+                      infer_type_text(g, b));
+  Type r = b, batch = a;
+  Dim m = rows_of(a, ta), n = columns_of(b, tb);
+  r.rank -= 2;
+  batch.rank -= 2;
+  if (!infer_broadcast(g, batch, &r, error, code)) return false;
+  r.dim[r.rank++] = m;
+  r.dim[r.rank++] = n;
+  r.dtype = t;
+  v->type = r;
+  return true;
+}
+
+/* First element of the matrix of input x that belongs to batch element at[0..rank-2) of the result. */
+static int64_t matrix_of(const Extent *x, const Extent *y, const int64_t *at) {
+  int64_t flat = 0;
+  for (int i = 0; i < x->rank - 2; i++)
+    if (x->size[i] != 1) flat += at[i + y->rank - x->rank] * x->stride[i];
+  return flat;
+}
+
+static void matmul_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                             double *out) {
+  Extent a = extent_in(g, v, 0, batch), b = extent_in(g, v, 1, batch),
+         y = extent_of(v->type, batch);
+  bool ta = v->attr[0].as.i != 0, tb = v->attr[1].as.i != 0;
+  int64_t k_size = ta ? a.size[a.rank - 2] : a.size[a.rank - 1];
+  int64_t a_row = ta ? 1 : a.size[a.rank - 1], a_k = ta ? a.size[a.rank - 1] : 1;
+  int64_t b_k = tb ? 1 : b.size[b.rank - 1], b_column = tb ? b.size[b.rank - 1] : 1;
+  for (int64_t e = 0; e < y.count; e++) {
+    int64_t at[IR_MAX_RANK];
+    extent_split(&y, e, at);
+    const double *x = in[0] + matrix_of(&a, &y, at) + at[y.rank - 2] * a_row;
+    const double *w = in[1] + matrix_of(&b, &y, at) + at[y.rank - 1] * b_column;
+    double sum = 0;
+    for (int64_t k = 0; k < k_size; k++) sum += x[k * a_k] * w[k * b_k];
+    out[e] = sum;
+  }
+}
+
+const OpCode family_matmul[] = {
+    {OP_matmul, matmul_infer, matmul_interpret, NULL},
+    {OP_none, NULL, NULL, NULL},
+};
