@@ -1,0 +1,144 @@
+/* Library ops as calls. One row of the table per op; no other file knows which ops there are. */
+#include "call.h"
+#include "die.h"
+#include "op.h"
+
+typedef struct Call {
+  Emit *e;
+  const Program *p;
+  const Kernel *k;
+  const Value *v;
+  Text *out;
+  const char *indent, *tail;
+  OperandName name;
+  void *self;
+} Call;
+
+static const char *memory(const Call *c, Val v) {
+  return c->name(c->self, OPERAND_memory, kernel_base(c->p, v));
+}
+static Type type_of(const Call *c, Val v) { return value_at(c->p->g, v)->type; }
+
+static const char *size_text(const Call *c, Dim d) {
+  Text t = {0};
+  write_dim(&t, d);
+  const char *s = arena_strdup(c->e->arena, t.at);
+  text_free(&t);
+  return s;
+}
+/* Product of some dimensions of a type. */
+static Dim product(Type t, int from, int to) {
+  Dim d = dim_of(1);
+  for (int i = from; i < to; i++)
+    check(dim_mul(d, t.dim[i], &d), "a size that is not linear in the batch");
+  return d;
+}
+
+static bool attr_bool(const Call *c, const char *name) {
+  return c->v->attr[op_attr(c->v->op, name)].as.i != 0;
+}
+
+/* Element offset of a batched operand: its own batch index where it has that dimension. */
+static const char *batch_offset(const Call *c, const char *base, Type t, int batch_rank) {
+  static const char *const names[] = {"i", "j", "k", "l", "m", "n"};
+  Arena *a = c->e->arena;
+  const char *text = base;
+  int own = t.rank - 2;
+  for (int d = 0; d < own; d++) {
+    if (dim_is(t.dim[d], 1)) continue;
+    const char *stride = size_text(c, product(t, d + 1, t.rank));
+    text = arena_printf(a, "%s + %s * (%s)", text, names[d + batch_rank - own], stride);
+  }
+  return text;
+}
+
+static void gemm(const Call *c, const char *indent, const char *a, const char *b, const char *y,
+                 Dim m, Dim n, Dim k) {
+  bool ta = attr_bool(c, "ta"), tb = attr_bool(c, "tb");
+  const char *beta = !c->k->accumulate ? "0.0f"
+                                       : arena_printf(c->e->arena, "%s ? 1.0f : 0.0f",
+                                                      c->name(c->self, OPERAND_accumulate, 0));
+  const char *args[] = {ta ? "true" : "false", tb ? "true" : "false", size_text(c, m),
+                        size_text(c, n),       size_text(c, k),       a,
+                        b,                     beta,                  y};
+  write_call(c->out, indent, "ddp_gemm", args, 9, c->tail);
+}
+
+static void call_matmul(const Call *c) {
+  Type a = type_of(c, c->v->in[0]), b = type_of(c, c->v->in[1]), y = c->v->type;
+  const char *an = memory(c, c->v->in[0]), *bn = memory(c, c->v->in[1]), *yn = memory(c, c->k->call);
+  bool ta = attr_bool(c, "ta");
+  check(a.rank >= 2 && b.rank >= 2, "a product of vectors");
+  check(y.dtype == DT_f32, "a product in %s", dtype_name(y.dtype));
+  Dim n = y.dim[y.rank - 1], k = a.dim[ta ? a.rank - 2 : a.rank - 1];
+  int batch = y.rank - 2;
+  bool rows_only = b.rank == 2 && (!ta || a.rank == 2);
+  if (rows_only) {
+    gemm(c, c->indent, an, bn, yn, product(y, 0, y.rank - 1), n, k);
+    return;
+  }
+  static const char *const names[] = {"i", "j", "k", "l", "m", "n"};
+  const char *indent = c->indent;
+  for (int d = 0; d < batch; d++) {
+    text_addf(c->out, "%sfor (int64_t %s = 0; %s < %s; %s++)\n", indent, names[d], names[d],
+              size_text(c, y.dim[d]), names[d]);
+    indent = arena_printf(c->e->arena, "%s  ", indent);
+  }
+  gemm(c, indent, batch_offset(c, an, a, batch), batch_offset(c, bn, b, batch),
+       batch_offset(c, yn, y, batch), y.dim[y.rank - 2], n, k);
+}
+
+static const char *accumulate_text(const Call *c) {
+  return c->k->accumulate ? c->name(c->self, OPERAND_accumulate, 0) : "false";
+}
+
+static void call_rows_add(const Call *c) {
+  Type index = type_of(c, c->v->in[0]), y = c->v->type;
+  const char *f = arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index.dtype));
+  const char *args[] = {memory(c, c->k->call),
+                        memory(c, c->v->in[0]),
+                        memory(c, c->v->in[1]),
+                        size_text(c, product(index, 0, index.rank)),
+                        size_text(c, product(y, 1, y.rank)),
+                        size_text(c, y.dim[0]),
+                        accumulate_text(c)};
+  write_call(c->out, c->indent, f, args, 7, c->tail);
+}
+
+static void call_scatter_add(const Call *c) {
+  Type x = type_of(c, c->v->in[0]), index = type_of(c, c->v->in[1]);
+  int dim = (int)c->v->attr[op_attr(c->v->op, "dim")].as.ints.at[0];
+  for (int d = 0; d < x.rank; d++)
+    check(d == dim || dim_equal(x.dim[d], index.dim[d]), "scatter_add of a part of its rows");
+  const char *f = arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index.dtype));
+  const char *args[] = {memory(c, c->k->call),
+                        memory(c, c->v->in[0]),
+                        memory(c, c->v->in[1]),
+                        memory(c, c->v->in[2]),
+                        size_text(c, product(x, 0, dim)),
+                        size_text(c, x.dim[dim]),
+                        size_text(c, index.dim[dim]),
+                        size_text(c, product(x, dim + 1, x.rank)),
+                        accumulate_text(c)};
+  write_call(c->out, c->indent, f, args, 9, c->tail);
+}
+
+static const struct {
+  OpKind op;
+  void (*write)(const Call *c);
+} calls[] = {
+    {OP_matmul, call_matmul},
+    {OP_rows_add, call_rows_add},
+    {OP_scatter_add, call_scatter_add},
+};
+
+void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
+                OperandName name, void *self, const char *tail) {
+  Call c = {e, p, k, value_at(p->g, k->call), out, indent, tail, name, self};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    if (calls[i].op == c.v->op) {
+      calls[i].write(&c);
+      return;
+    }
+  die("no kernel for %s", op_def(c.v->op)->name);
+}

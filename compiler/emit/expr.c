@@ -1,0 +1,410 @@
+/* Scalars of a nest as C expressions. */
+#include "expr.h"
+#include "die.h"
+#include "op.h"
+#include <ctype.h>
+
+enum { LONGEST_INLINE = 60 }; /* longer expressions get a name */
+
+void body_line(Body *b, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  text_add(b->out, b->indent);
+  text_add(b->out, arena_vprintf(b->e->arena, format, args));
+  text_add(b->out, "\n");
+  va_end(args);
+}
+
+static const char *protect(Body *b, const char *text, Binding has, Binding at_least) {
+  return has <= at_least ? text : arena_printf(b->e->arena, "(%s)", text);
+}
+
+/* ---------- indices ---------- */
+
+static Expr index_expr(Body *b, NestIndex at);
+
+static const char *dim_text(Body *b, Dim d, Binding at_least) {
+  Text t = {0};
+  write_dim(&t, d);
+  const char *s = arena_strdup(b->e->arena, t.at);
+  text_free(&t);
+  if (d.per_batch) body_operand(b, OPERAND_batch, 0, false);
+  Binding has = d.per_batch == 0 ? (d.fixed < 0 ? BIND_sum : BIND_atom)
+                : d.fixed        ? BIND_sum
+                : d.per_batch == 1 ? BIND_atom
+                                   : BIND_product;
+  return protect(b, s, has, at_least);
+}
+
+static Expr index_sum(Body *b, const Ix *x) {
+  Arena *a = b->e->arena;
+  const Ix *right = &b->n->ix.at[x->right];
+  const char *left = expr_index(b, x->left, BIND_sum);
+  if (right->kind == IX_const && right->value.per_batch == 0 && right->value.fixed < 0) {
+    const char *text = arena_printf(a, "%s - %lld", left, -(long long)right->value.fixed);
+    return (Expr){.text = text, .binding = BIND_sum};
+  }
+  const char *text = arena_printf(a, "%s + %s", left, expr_index(b, x->right, BIND_product));
+  return (Expr){.text = text, .binding = BIND_sum};
+}
+
+static Expr index_expr(Body *b, NestIndex at) {
+  const Ix *x = &b->n->ix.at[at];
+  Arena *a = b->e->arena;
+  const char *left;
+  switch (x->kind) {
+  case IX_const: return (Expr){.text = dim_text(b, x->value, BIND_atom), .binding = BIND_atom};
+  case IX_loop: return (Expr){.text = b->loop_name[x->loop], .binding = BIND_atom};
+  case IX_add: return index_sum(b, x);
+  case IX_mul:
+    left = expr_index(b, x->left, BIND_product);
+    return (Expr){.text = arena_printf(a, "%s * %s", left, dim_text(b, x->value, BIND_atom)),
+                  .binding = BIND_product};
+  case IX_div:
+  case IX_mod:
+    left = expr_index(b, x->left, BIND_product);
+    return (Expr){.text = arena_printf(a, "%s %c %s", left, x->kind == IX_div ? '/' : '%',
+                                       dim_text(b, x->value, BIND_atom)),
+                  .binding = BIND_product};
+  case IX_temp: {
+    bool wide = b->n->insts.at[x->temp].dtype == DT_i64;
+    if (wide) return (Expr){.text = expr_text(b, x->temp, BIND_atom), .binding = BIND_atom};
+    return (Expr){.text = arena_printf(a, "(int64_t)%s", expr_text(b, x->temp, BIND_atom)),
+                  .binding = BIND_product};
+  }
+  }
+  die("unknown index expression");
+}
+
+const char *expr_index(Body *b, NestIndex ix, Binding at_least) {
+  Expr e = index_expr(b, ix);
+  return protect(b, e.text, e.binding, at_least);
+}
+
+static uint32_t index_depth(const Body *b, NestIndex at, const Path *path) {
+  const Ix *x = &b->n->ix.at[at];
+  uint32_t d = 0, r = 0;
+  switch (x->kind) {
+  case IX_const: return 0;
+  case IX_loop:
+    while (path->loop[d] != x->loop) check(++d < path->len, "a loop that is not around its use");
+    return d + 1;
+  case IX_temp: return b->depth[x->temp];
+  case IX_add: r = index_depth(b, x->right, path); break;
+  case IX_mul:
+  case IX_div:
+  case IX_mod: break;
+  }
+  d = index_depth(b, x->left, path);
+  return d > r ? d : r;
+}
+
+static void index_count(Body *b, NestIndex at) {
+  const Ix *x = &b->n->ix.at[at];
+  if (x->kind == IX_temp) b->uses[x->temp]++;
+  if (x->kind == IX_const || x->kind == IX_loop || x->kind == IX_temp) return;
+  index_count(b, x->left);
+  if (x->kind == IX_add) index_count(b, x->right);
+}
+
+/* ---------- the op table's C expressions ---------- */
+
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* How often a, b or c (`which` = 0, 1, 2) stands in the expression. */
+static uint32_t op_mentions(const char *c, int which) {
+  uint32_t n = 0;
+  for (const char *s = c; *s; s++)
+    if (*s == "abc"[which] && (s == c || !is_word(s[-1])) && !is_word(s[1])) n++;
+  return n;
+}
+
+/* Skips "!= 0" after a bool: true when it was there. `== 0` is left. */
+static bool skip_truth(const char **s) {
+  if (strncmp(*s, " != 0", 5) || is_word((*s)[5])) return false;
+  *s += 5;
+  return true;
+}
+
+static bool alone(const char *c, const char *s) { /* the whole of an argument or of the text */
+  bool before = s == c || s[-1] == '(';
+  bool after = !s[1] || s[1] == ')' || s[1] == ',';
+  if (!before && s - c > 1 && s[-1] == ' ' && s[-2] == ',') before = true;
+  return before && after;
+}
+
+static Expr op_expr(Body *b, const Inst *x) {
+  const char *c = op_def(x->op)->c;
+  check(c, "%s has no C expression", op_def(x->op)->name);
+  DType in = b->n->insts.at[x->in[0]].dtype;
+  DType work = op_has(x->op, OPF_compare) ? in : x->dtype;
+  Text t = {0};
+  int depth = 0;
+  Expr e = {.binding = BIND_atom};
+  for (const char *s = c; *s; s++) {
+    bool start = s == c || !is_word(s[-1]);
+    if (start && !strncmp(s, "F(", 2)) {
+      const char *end = strchr(s, ')');
+      char *name = arena_strndup(b->e->arena, s + 2, (size_t)(end - s - 2));
+      const char *f = b->e->target->function(name, work);
+      check(f, "%s: no function %s for %s", op_def(x->op)->name, name, dtype_name(work));
+      text_add(&t, f);
+      s = end;
+      continue;
+    }
+    if (start && *s >= 'a' && *s <= 'c' && !is_word(s[1])) {
+      NestTemp arg = x->in[*s - 'a'];
+      text_add(&t, expr_text(b, arg, alone(c, s) ? BIND_weak : BIND_atom));
+      e.loads = e.loads || b->expr[arg].loads;
+      const char *next = s + 1;
+      if (b->n->insts.at[arg].dtype == DT_bool && skip_truth(&next)) s = next - 1;
+      continue;
+    }
+    if (*s == '(') depth++;
+    if (*s == ')') depth--;
+    if (*s == ' ' && depth == 0) e.binding = BIND_weak;
+    if (*s == '-' && depth == 0) e.binding = BIND_weak;
+    text_add_n(&t, s, 1);
+  }
+  if (!strcmp(c, "a")) e.binding = BIND_weak;
+  e.text = arena_strdup(b->e->arena, t.at);
+  text_free(&t);
+  return e;
+}
+
+/* ---------- instructions ---------- */
+
+static const char *sample_text(Body *b, const Inst *x, const char *draw) {
+  Type t = value_at(b->n->g, x->val)->type;
+  for (int i = 0; i < t.rank; i++)
+    if (t.dim[i].per_batch)
+      return arena_printf(b->e->arena, "%s.sample[%s]", draw, expr_index(b, x->ix2, BIND_weak));
+  return "0"; /* one draw for all samples */
+}
+
+static const char *draw_row(Body *b, const Inst *x) {
+  for (uint32_t i = 0; i < b->draw_rows.len; i++)
+    if (b->draw_rows.at[i].val == x->val && b->draw_rows.at[i].ix == x->ix2)
+      return b->draw_rows.at[i].name;
+  die("a draw without its row");
+}
+
+static Expr random_expr(Body *b, const Inst *x) {
+  const Value *v = value_at(b->n->g, x->val);
+  const OpDef *def = op_def(v->op);
+  Text t = {0};
+  text_addf(&t, "ddp_%s(%s, ", def->name, draw_row(b, x));
+  text_addf(&t, "(uint32_t)%s", expr_index(b, x->ix, BIND_atom));
+  bool scaled = v->op == OP_uniform || v->op == OP_normal;
+  for (int i = 0; i < def->attrs && !scaled; i++) {
+    bool number = def->attr[i].kind == ATTR_float || def->attr[i].kind == ATTR_int;
+    if (!number || !strcmp(def->attr[i].name, "site")) continue;
+    text_add(&t, ", ");
+    if (def->attr[i].kind == ATTR_float)
+      write_number(&t, v->attr[i].as.f, DT_f32);
+    else
+      write_int(&t, v->attr[i].as.i);
+  }
+  text_add(&t, ")");
+  Expr e = {.binding = BIND_atom};
+  if (scaled) { /* lo + (hi - lo) u, mean + std z */
+    double first = v->attr[0].as.f, second = v->attr[1].as.f;
+    Text s = {0};
+    write_number(&s, first, DT_f32);
+    text_add(&s, " + ");
+    write_number(&s, v->op == OP_uniform ? second - first : second, DT_f32);
+    text_addf(&s, " * %s", t.at);
+    e = (Expr){.text = arena_strdup(b->e->arena, s.at), .binding = BIND_sum};
+    text_free(&s);
+  } else {
+    e.text = arena_strdup(b->e->arena, t.at);
+  }
+  text_free(&t);
+  return e;
+}
+
+static Expr load_expr(Body *b, const Inst *x) {
+  Arena *a = b->e->arena;
+  DType lies = value_at(b->n->g, x->val)->type.dtype;
+  const char *name = body_operand(b, OPERAND_memory, x->val, false);
+  const char *text = arena_printf(a, "%s[%s]", name, expr_index(b, x->ix, BIND_weak));
+  const char *convert = b->e->target->load(lies);
+  if (*convert) text = arena_printf(a, "%s(%s)", convert, text);
+  if (!x->guard) return (Expr){.text = text, .binding = BIND_atom, .loads = true};
+  text = arena_printf(a, "%s ? %s : 0", expr_text(b, x->guard, BIND_atom), text);
+  return (Expr){.text = text, .binding = BIND_weak, .loads = true};
+}
+
+static Expr const_expr(Body *b, const Inst *x) {
+  Text t = {0};
+  write_number(&t, x->k, x->dtype);
+  Expr e = {.text = arena_strdup(b->e->arena, t.at)};
+  e.binding = *e.text == '-' ? BIND_weak : BIND_atom;
+  text_free(&t);
+  return e;
+}
+
+static Expr host_expr(Body *b, const Inst *x) {
+  const Value *v = value_at(b->n->g, x->val);
+  const char *ctype = b->e->target->compute_type(x->dtype);
+  if (v->op == OP_dimval) {
+    const char *d = dim_text(b, v->attr[0].as.dims.at[0], BIND_atom);
+    if (x->dtype == DT_i64) return (Expr){.text = d, .binding = BIND_atom};
+    return (Expr){.text = arena_printf(b->e->arena, "(%s)%s", ctype, d), .binding = BIND_product};
+  }
+  const char *name = body_operand(b, OPERAND_host, x->val, false);
+  return (Expr){.text = name, .binding = BIND_atom};
+}
+
+static Expr cast_expr(Body *b, const Inst *x) {
+  Arena *a = b->e->arena;
+  const char *from = expr_text(b, x->in[0], BIND_atom);
+  Expr e = {.binding = BIND_product, .loads = b->expr[x->in[0]].loads};
+  if (x->dtype == DT_bool) {
+    e.text = arena_printf(a, "%s != 0", from);
+    e.binding = BIND_weak;
+  } else {
+    e.text = arena_printf(a, "(%s)%s", b->e->target->compute_type(x->dtype), from);
+  }
+  return e;
+}
+
+static Expr select_expr(Body *b, const Inst *x) {
+  const char *c = expr_text(b, x->in[0], BIND_atom);
+  const char *yes = expr_text(b, x->in[1], BIND_atom), *no = expr_text(b, x->in[2], BIND_atom);
+  bool loads = b->expr[x->in[0]].loads || b->expr[x->in[1]].loads || b->expr[x->in[2]].loads;
+  return (Expr){.text = arena_printf(b->e->arena, "%s ? %s : %s", c, yes, no),
+                .binding = BIND_weak,
+                .loads = loads};
+}
+
+static Expr inst_expr(Body *b, const Inst *x) {
+  switch (x->kind) {
+  case INST_const: return const_expr(b, x);
+  case INST_load: return load_expr(b, x);
+  case INST_op: return op_expr(b, x);
+  case INST_cast: return cast_expr(b, x);
+  case INST_index: {
+    Expr e = index_expr(b, x->ix);
+    if (x->dtype == DT_i64) return e;
+    e.text = arena_printf(b->e->arena, "(%s)%s", b->e->target->compute_type(x->dtype),
+                          protect(b, e.text, e.binding, BIND_atom));
+    e.binding = BIND_product;
+    return e;
+  }
+  case INST_random: return random_expr(b, x);
+  case INST_select: return select_expr(b, x);
+  case INST_host: return host_expr(b, x);
+  case INST_row: {
+    const char *row = b->row[kernel_base(b->p, x->val)];
+    check(row, "a row value that no earlier stage left");
+    return (Expr){.text = row, .binding = BIND_atom};
+  }
+  }
+  die("unknown instruction");
+}
+
+/* ---------- placing ---------- */
+
+static uint32_t max_depth(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+static int inst_inputs(const Inst *x) {
+  int n = 0;
+  while (n < 3 && x->in[n]) n++;
+  return x->kind == INST_op || x->kind == INST_cast || x->kind == INST_select ? n : 0;
+}
+
+static bool inst_uses_ix(const Inst *x) {
+  return x->kind == INST_load || x->kind == INST_index || x->kind == INST_random;
+}
+
+void expr_begin_stage(Body *b, const Stage *s, const Path *path) {
+  b->draw_rows.len = 0;
+  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
+    const Inst *x = &b->n->insts.at[i];
+    uint32_t d = x->kind == INST_row ? b->n->outer : 0;
+    for (int j = 0; j < inst_inputs(x); j++) {
+      d = max_depth(d, b->depth[x->in[j]]);
+      /* what a condition chooses from, and what a text repeats, is better named */
+      const char *c = x->kind == INST_op ? op_def(x->op)->c : "a ? b : c";
+      uint32_t mentions = x->kind == INST_cast ? 1 : op_mentions(c, j);
+      b->uses[x->in[j]] += mentions ? mentions : 1;
+    }
+    if (x->guard) b->uses[x->guard]++;
+    if (x->guard) d = max_depth(d, b->depth[x->guard]);
+    if (inst_uses_ix(x)) {
+      index_count(b, x->ix);
+      d = max_depth(d, index_depth(b, x->ix, path));
+    }
+    if (x->kind == INST_random) {
+      index_count(b, x->ix2);
+      d = max_depth(d, index_depth(b, x->ix2, path));
+    }
+    b->depth[i] = d;
+  }
+  for (uint32_t i = s->first_root; i < s->first_root + s->roots; i++) {
+    b->uses[b->n->roots.at[i].temp]++;
+    index_count(b, b->n->roots.at[i].ix);
+  }
+}
+
+/* Is this the only user, at the same level, and not under a condition that would make the load
+   conditional (which keeps compilers from using vectors)? */
+static bool stays_inline(const Body *b, const Stage *s, NestTemp t, const Expr *e) {
+  const Inst *x = &b->n->insts.at[t];
+  if (e->binding == BIND_atom && !e->loads && x->kind != INST_random && x->kind != INST_op)
+    return true;
+  if (x->kind == INST_host || x->kind == INST_const || x->kind == INST_row) return true;
+  if (x->kind == INST_index && b->uses[t] <= 2) return true;
+  if (b->uses[t] != 1 || strlen(e->text) > LONGEST_INLINE || x->guard) return false;
+  if (x->kind == INST_load && body_in_place(b, x->val)) return false;
+  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
+    const Inst *user = &b->n->insts.at[i];
+    for (int j = 0; j < inst_inputs(user); j++) {
+      if (user->in[j] != t) continue;
+      bool choice = user->kind == INST_select ||
+                    (user->kind == INST_op && strchr(op_def(user->op)->c, '?'));
+      return b->depth[i] == b->depth[t] && !(choice && e->loads);
+    }
+    if (user->guard == t) return b->depth[i] == b->depth[t];
+  }
+  return true; /* a root or an index */
+}
+
+static void write_draw_row(Body *b, const Inst *x, const Path *path, uint32_t depth) {
+  if (index_depth(b, x->ix2, path) != depth) return;
+  for (uint32_t i = 0; i < b->draw_rows.len; i++)
+    if (b->draw_rows.at[i].val == x->val && b->draw_rows.at[i].ix == x->ix2) return;
+  const char *draw = body_operand(b, OPERAND_draw, x->val, false);
+  const char *name = arena_printf(b->e->arena, "row%u", b->names++);
+  vec_push(b->e->arena, &b->draw_rows, {x->val, x->ix2, name});
+  body_line(b, "const DdpRow %s = ddp_row(%s, %s);", name, draw, sample_text(b, x, draw));
+}
+
+void expr_statements(Body *b, const Stage *s, const Path *path, uint32_t depth) {
+  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
+    const Inst *x = &b->n->insts.at[i];
+    if (x->kind == INST_random) write_draw_row(b, x, path, depth);
+    if (b->depth[i] != depth || b->expr[i].text || !b->uses[i]) continue;
+    Expr e = inst_expr(b, x);
+    b->expr[i] = e;
+    if (!stays_inline(b, s, i, &e)) expr_name(b, i);
+  }
+}
+
+const char *expr_name(Body *b, NestTemp t) {
+  Expr *e = &b->expr[t];
+  check(e->text, "a scalar that is used before its loops are open");
+  if (e->binding == BIND_atom && !e->loads && !strpbrk(e->text, "(")) return e->text;
+  const char *name = arena_printf(b->e->arena, "t%u", b->names++);
+  body_line(b, "const %s %s = %s;", b->e->target->compute_type(b->n->insts.at[t].dtype), name,
+            e->text);
+  *e = (Expr){.text = name, .binding = BIND_atom};
+  return name;
+}
+
+const char *expr_text(Body *b, NestTemp t, Binding at_least) {
+  const Expr *e = &b->expr[t];
+  check(e->text, "a scalar that is used before its loops are open");
+  return protect(b, e->text, e->binding, at_least);
+}

@@ -1,0 +1,146 @@
+/* Literals, sizes, places, identifiers. */
+#include "write.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+static void write_char(Text *t, unsigned char c) {
+  switch (c) {
+  case '\n': text_add(t, "\\n"); break;
+  case '\t': text_add(t, "\\t"); break;
+  case '"': text_add(t, "\\\""); break;
+  case '\\': text_add(t, "\\\\"); break;
+  case '?': text_add(t, "\\?"); break; /* no trigraphs */
+  default:
+    if (c < 32 || c >= 127)
+      text_addf(t, "\\%03o", c);
+    else
+      text_add_n(t, (const char *)&c, 1);
+  }
+}
+
+void write_string(Text *t, const char *s, const char *indent) {
+  text_add(t, "\"");
+  for (; *s; s++) {
+    write_char(t, (unsigned char)*s);
+    if (*s == '\n' && s[1]) text_addf(t, "\"\n%s\"", indent);
+  }
+  text_add(t, "\"");
+}
+
+void write_string_or_null(Text *t, const char *s) {
+  if (s)
+    write_string(t, s, "");
+  else
+    text_add(t, "NULL");
+}
+
+void write_int(Text *t, int64_t v) {
+  if (v == INT64_MIN)
+    text_add(t, "INT64_MIN");
+  else if (v > INT32_MAX || v < -(int64_t)INT32_MAX)
+    text_addf(t, "INT64_C(%lld)", (long long)v);
+  else
+    text_addf(t, "%lld", (long long)v);
+}
+
+void write_double(Text *t, double v) {
+  if (isnan(v))
+    text_add(t, "NAN");
+  else if (isinf(v))
+    text_add(t, v > 0 ? "INFINITY" : "-INFINITY");
+  else
+    text_add_double(t, v);
+}
+
+static void write_float(Text *t, float v) {
+  char digits[40];
+  for (int n = 1; n <= 9; n++) {
+    snprintf(digits, sizeof digits, "%.*g", n, (double)v);
+    if (strtof(digits, NULL) == v) break;
+  }
+  text_add(t, digits);
+  text_add(t, strpbrk(digits, ".e") ? "f" : ".0f");
+}
+
+void write_number(Text *t, double v, DType dtype) {
+  if (dtype_category(dtype) == 'b')
+    text_add(t, v != 0 ? "true" : "false");
+  else if (dtype_category(dtype) == 'i')
+    write_int(t, (int64_t)v);
+  else if (dtype == DT_f64 || !isfinite(v))
+    write_double(t, v);
+  else if (!isfinite((float)v))
+    write_double(t, v > 0 ? INFINITY : -INFINITY);
+  else
+    write_float(t, (float)v);
+}
+
+void write_dim(Text *t, Dim d) {
+  if (d.per_batch == 0) {
+    write_int(t, d.fixed);
+    return;
+  }
+  if (d.per_batch == -1)
+    text_add(t, "-B");
+  else if (d.per_batch != 1)
+    text_addf(t, "%lld * B", (long long)d.per_batch);
+  else
+    text_add(t, "B");
+  if (d.fixed > 0) text_addf(t, " + %lld", (long long)d.fixed);
+  if (d.fixed < 0) text_addf(t, " - %lld", -(long long)d.fixed);
+}
+
+void write_shape(Text *t, Type type) {
+  text_add(t, "[");
+  for (int i = 0; i < type.rank; i++) {
+    if (i) text_add(t, ", ");
+    write_dim(t, type.dim[i]);
+  }
+  text_add(t, "]");
+}
+
+void write_place(Text *t, Span at) {
+  if (!at.file) return;
+  Place p = source_place(at.file, at.begin);
+  const char *name = strrchr(p.path, '/');
+  bool library = !strncmp(p.path, "std/", 4);
+  text_addf(t, "%s:%u", name && !library ? name + 1 : p.path, p.line);
+}
+
+/* ---------- identifiers ---------- */
+
+static const char *const c_words[] = {
+    "auto",     "bool",     "break",  "case",   "char",     "const",   "continue", "default",
+    "do",       "double",   "else",   "enum",   "extern",   "false",   "float",    "for",
+    "goto",     "if",       "inline", "int",    "long",     "register", "restrict", "return",
+    "short",    "signed",   "sizeof", "static", "struct",   "switch",  "true",     "typedef",
+    "union",    "unsigned", "void",   "volatile", "while",  "asm",     "typeof",   "main",
+    "exp",      "log",      "sqrt",   "pow",    "memset",   "memcpy",  "index",    "NULL",
+    "unix",     "linux",    "y0",     "y1",     "j0",       "j1",      "gamma",    "step",
+    "B",        "s",        "sums",   "counts", "out",      "job",     "tensors",  "block"};
+
+void names_init(Names *n, Arena *a, const Names *outer) {
+  *n = (Names){.arena = a, .outer = outer};
+}
+
+bool names_has(const Names *n, const char *name) {
+  for (; n; n = n->outer)
+    for (uint32_t i = 0; i < n->taken.len; i++)
+      if (n->taken.at[i] == name) return true;
+  for (size_t i = 0; i < sizeof c_words / sizeof *c_words; i++)
+    if (!strcmp(c_words[i], name)) return true;
+  return !strncmp(name, "ddp_", 4) || !strncmp(name, "DDP_", 4) || !strncmp(name, "Ddp", 3);
+}
+
+const char *names_add(Names *n, const char *wanted) {
+  char *base = arena_printf(n->arena, "%s%s", isdigit((unsigned char)*wanted) ? "_" : "", wanted);
+  for (char *c = base; *c; c++)
+    if (!isalnum((unsigned char)*c)) *c = '_';
+  if (!*base) base = arena_strdup(n->arena, "x");
+  const char *name = text_intern(base);
+  for (int i = 2; names_has(n, name); i++)
+    name = text_intern(arena_printf(n->arena, "%s_%d", base, i));
+  vec_push(n->arena, &n->taken, name);
+  return name;
+}
