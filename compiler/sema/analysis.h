@@ -1,0 +1,98 @@
+/* What the parts of the job analysis share. sema.c runs them in order: files (import.c), settings,
+   dataset (data.c, source.c, lift.c), model (model.c, groups.c), objective, optimizers, schedule,
+   spec. Each part fills its members of Job and reports what is wrong with its blocks. */
+#ifndef SEMA_ANALYSIS_H
+#define SEMA_ANALYSIS_H
+#include "eval.h"
+#include "sema.h"
+#include "settings.h"
+
+typedef struct LoadedFile {
+  const char *real; /* path with links resolved */
+  File *file;
+  bool open; /* its imports are being read */
+} LoadedFile;
+
+typedef struct Analysis {
+  Arena *arena;
+  const SemaOptions *options;
+  Program *program;
+  Job *job;
+  Settings *settings;
+  File *root;
+  VEC(LoadedFile) loaded;
+  VEC(const char *) opened; /* paths of files whose imports are being read, for cycles */
+
+  const Decl *objective, *train, *runtime;
+  const Decl *dataset_decl, *model_decl;
+  File *dataset_file, *model_file;
+  struct DataState *data; /* data.c */
+  Instance *model;
+  LeafStore *leaves;
+  struct GroupKeys *group_keys; /* groups.c: by leaf of the store */
+  uint32_t n_group_keys;
+  VEC(struct OptimizerKey *) optimizer_keys;
+  Build *build; /* objective.c: of the graph in the making */
+  bool objective_ok;
+} Analysis;
+
+/* import.c */
+bool import_job(Analysis *a, const char *path);
+File *import_hook(void *self, File *from, const Decl *decl);
+Datum import_param(Analysis *a, Eval *e, File *file, const Decl *decl);
+void import_check_defines(Analysis *a);
+const char *path_join(Arena *a, const char *directory, const char *file);
+const char *path_directory(Arena *a, const char *path); /* "" or "dir/" */
+
+/* data.c */
+Datum data_declare(Analysis *a, Eval *e, File *file, const Decl *decl);
+void data_finish(Analysis *a); /* unused fields, needed splits */
+/* Source of a `let` of the dataset; -1 when it was wrong, -2 when there is none. */
+int32_t data_let(Analysis *a, const char *name);
+/* source.c: a source expression -> index into Dataset.sources; -1 after a report. */
+int32_t source_build(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x);
+/* lift.c: copies the values of a graph over one sample into `to`, with the batch in front. field_value
+   maps input fields of the sample graph to values of `to`. */
+Val lift_value(Graph *to, const Graph *sample, Val v, Val *map, Scope scope);
+
+/* model.c */
+Datum model_declare(Analysis *a, Eval *e, File *file, const Decl *decl);
+void model_finish(Analysis *a);
+/* groups.c: parameter groups and their optimizers. */
+void groups_note(Analysis *a, const LeafSet *leaves, const SettingList *keys, const char *name,
+                 Env *env);
+void groups_make(Analysis *a);
+
+/* objective.c */
+void objective_build(Analysis *a);
+void objective_metric(void *self, Eval *e, const Stmt *stmt, Datum value);
+/* optimizer.c */
+typedef struct OptimizerChoice { /* values of `optim` and `optim_args` */
+  const Expr *expr;              /* NULL: the default's name */
+  const char *name;
+  File *file;
+  const SettingValue *args; /* map or none */
+  Span at, args_at;
+} OptimizerChoice;
+/* Index into Job.optimizers; equal choices share one. -1 after a report. */
+int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice);
+/* definition.c: what a key names, in the file, behind an alias, or in the library file; DATUM_error
+   after a report. */
+Datum definition_find(Analysis *a, Eval *e, const char *key, const char *library, const Expr *expr,
+                      const char *name, File *file, Span at);
+typedef struct DefinitionArgs {
+  VEC(CallArg) args;
+} DefinitionArgs;
+/* Appends the items of a map; E0715 for those that the definition does not have. */
+bool definition_args(Analysis *a, Datum definition, const SettingValue *map, Span at,
+                     DefinitionArgs *out);
+/* E0715 for what is still missing. */
+bool definition_complete(Datum definition, const DefinitionArgs *args, const char *key, Span at);
+/* schedule.c */
+void schedule_make(Analysis *a);
+/* spec.c */
+void spec_make(Analysis *a);
+
+/* A compile-time evaluator over the names of a file. */
+Eval analysis_eval(Analysis *a);
+#endif

@@ -1,0 +1,156 @@
+/* Definitions that settings name: optimizers and schedules. In: the value of the key. Out: the
+   definition in the job's file, behind an alias, or in the library file of that key; and the arguments
+   that a map gives it. */
+#include "analysis.h"
+#include "diag.h"
+
+static const struct {
+  const char *key;
+  const char *const *names;
+} later_names[] = {
+    {"optim", (const char *const[]){"adamw_torch_xla",
+                                    "adamw_torch_npu_fused",
+                                    "adamw_apex_fused",
+                                    "adamw_anyprecision",
+                                    "adamw_torch_4bit",
+                                    "adamw_torch_8bit",
+                                    "ademamix",
+                                    "sgd_foreach",
+                                    "adamw_bnb_8bit",
+                                    "adamw_8bit",
+                                    "lion_8bit",
+                                    "paged_adamw_32bit",
+                                    "paged_adamw_8bit",
+                                    "rmsprop_bnb",
+                                    "galore_adamw",
+                                    "lomo",
+                                    "adalomo",
+                                    "grokadamw",
+                                    "schedule_free_radam",
+                                    "schedule_free_adamw",
+                                    "schedule_free_sgd",
+                                    "apollo_adamw",
+                                    "stable_adamw",
+                                    NULL}},
+    {"lr_scheduler_type",
+     (const char *const[]){"reduce_lr_on_plateau", "greedy", "cosine_warmup_with_min_lr", NULL}},
+};
+
+static bool is_later(const char *key, const char *name) {
+  for (size_t i = 0; i < sizeof(later_names) / sizeof(*later_names); i++) {
+    if (strcmp(later_names[i].key, key) != 0) continue;
+    for (const char *const *n = later_names[i].names; *n; n++) {
+      if (!strcmp(*n, name)) return true;
+    }
+  }
+  return false;
+}
+
+static void offer_names(TextNearest *near, File *file, bool optimizers) {
+  for (uint32_t i = 0; file && i < file->names.len; i++) {
+    const Decl *d = file->names.at[i].decl;
+    bool fits = optimizers ? d->kind == DECL_optimizer || (file->library && d->kind == DECL_const)
+                           : d->kind == DECL_def;
+    if (fits) text_offer(near, file->names.at[i].name);
+  }
+}
+
+static Datum find_in(Eval *e, File *file, const char *name, Span at) {
+  FileName *n = file ? file_find(file, text_intern(name)) : NULL;
+  return n ? file_value(e, file, n, at) : datum_none();
+}
+
+Datum definition_find(Analysis *a, Eval *e, const char *key, const char *library, const Expr *expr,
+                      const char *name, File *file, Span at) {
+  bool optimizers = !strcmp(key, "optim");
+  DatumKind want = optimizers ? DATUM_optimizer : DATUM_function;
+  Datum d = datum_none();
+  if (expr && expr->kind == EXPR_member) {
+    d = eval_expr(e, expr, env_new(a->arena, NULL, file));
+  } else if (file) {
+    d = find_in(e, file, name, at);
+    if (d.kind != DATUM_none) file_mark_used(file, text_intern(name));
+  }
+  if (d.kind == DATUM_text) { /* a param that holds the name */
+    name = text_intern_n(d.as.text.at, d.as.text.length);
+    d = datum_none();
+  }
+  File *lib = program_library(a->program, library);
+  if (d.kind == DATUM_none) d = find_in(e, lib, name, at);
+  if (d.kind == want || d.kind == DATUM_error) return d;
+  if (d.kind != DATUM_none) {
+    diag_report(DIAG_E0501, at, "`%s` takes %s, not %s", key,
+                optimizers ? "an optimizer" : "a schedule", datum_describe(e, d));
+    return datum_error();
+  }
+  if (is_later(key, name)) {
+    diag_report(DIAG_E0716, at, "`%s = %s` is not supported yet", key, name);
+    return datum_error();
+  }
+  TextNearest near = {.wanted = name};
+  offer_names(&near, file, optimizers);
+  offer_names(&near, lib, optimizers);
+  diag_report(DIAG_E0703, at, "there is no %s `%s`", optimizers ? "optimizer" : "schedule", name);
+  if (near.best) diag_help("did you mean `%s`?", near.best);
+  return datum_error();
+}
+
+static Datum datum_of(Analysis *a, const SettingValue *v) {
+  switch (v->kind) {
+  case VALUE_none:
+    return datum_none();
+  case VALUE_int:
+    return datum_int(v->i);
+  case VALUE_float:
+    return datum_float(v->f);
+  case VALUE_bool:
+    return datum_bool(v->b);
+  case VALUE_text:
+    return datum_text(v->text);
+  case VALUE_list:
+  case VALUE_map:
+    break;
+  }
+  Datum *items = ARENA_ARRAY(a->arena, Datum, v->items.len + 1);
+  for (uint32_t i = 0; i < v->items.len; i++) items[i] = datum_of(a, v->items.at[i].value);
+  return datum_list(a->arena, items, v->items.len);
+}
+
+bool definition_args(Analysis *a, Datum definition, const SettingValue *map, Span at,
+                     DefinitionArgs *out) {
+  const Closure *c = definition.as.closure;
+  bool ok = true;
+  for (uint32_t i = 0; map && map->kind == VALUE_map && i < map->items.len; i++) {
+    const SettingItem *item = &map->items.at[i];
+    Span place = item->at.file ? item->at : at;
+    if (!closure_accepts(definition, item->key)) {
+      diag_report(DIAG_E0715, place, "`%s` has no argument `%s`", c->decl->name.text, item->key);
+      TextNearest near = {.wanted = item->key};
+      for (uint32_t k = 0; k < c->decl->formals.len; k++) {
+        text_offer(&near, c->decl->formals.at[k].name);
+      }
+      if (near.best) diag_help("did you mean `%s`?", near.best);
+      ok = false;
+      continue;
+    }
+    vec_push(
+        a->arena, &out->args,
+        (CallArg){.name = text_intern(item->key), .value = datum_of(a, item->value), .at = place});
+  }
+  return ok;
+}
+
+bool definition_complete(Datum definition, const DefinitionArgs *args, const char *key, Span at) {
+  const Decl *decl = definition.as.closure->decl;
+  bool ok = true;
+  for (uint32_t i = 0; i < decl->formals.len; i++) {
+    const Formal *f = &decl->formals.at[i];
+    bool given = f->value != NULL;
+    for (uint32_t k = 0; k < args->args.len; k++) given |= args->args.at[k].name == f->name;
+    if (given) continue;
+    diag_report(DIAG_E0715, at, "`%s` needs the argument `%s`", decl->name.text, f->name);
+    diag_help("give it in `%s = { %s = ... }`", key, f->name);
+    ok = false;
+  }
+  return ok;
+}

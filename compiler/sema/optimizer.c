@@ -1,0 +1,187 @@
+/* Optimizers of a job. In: the values of `optim` and `optim_args`. Out: Job.optimizers with the update
+   as a graph over a flat tensor of B elements (job.h). An optimizer that looks at more than one element
+   at a time is refused: its loop is one per tensor, which is not there yet. */
+#include "analysis.h"
+#include "diag.h"
+#include "die.h"
+#include "op.h"
+
+typedef struct OptimizerKey {
+  const Decl *decl;
+  const SettingValue *args;
+  int32_t number;
+} OptimizerKey;
+
+typedef struct Update { /* one instance over one shape */
+  Graph *graph;
+  Build *build;
+  LeafStore *states;
+  Instance *instance;
+} Update;
+
+static Val update_input(Graph *g, int32_t number, const Type *t, Span at) {
+  Attr attrs[3] = {{.as.i = number}, {.as.i = (int64_t)t->dtype}};
+  attrs[2].as.dims.len = t->rank;
+  for (int i = 0; i < t->rank; i++) attrs[2].as.dims.at[i] = t->dim[i];
+  return ir_must(g, OP_input, NULL, 0, attrs, at, 0);
+}
+
+static Datum update_host(Analysis *a, Graph *g, const char *name, Span at) {
+  HostValue *v = ARENA_NEW(a->arena, HostValue);
+  *v = (HostValue){.is_int = true};
+  Attr attrs[2] = {{.as.text = text_intern(name)}, {.as.i = DT_f64}};
+  Datum d = {.kind = DATUM_host};
+  d.as.host.value = v;
+  d.as.host.val = ir_must(g, OP_host, NULL, 0, attrs, at, 0);
+  return d;
+}
+
+/* Evaluates the optimizer for a tensor of type t. */
+static bool run_update(Analysis *a, Datum optimizer, const DefinitionArgs *given, Type t, Span at,
+                       Update *out) {
+  const Closure *c = optimizer.as.closure;
+  out->graph =
+      graph_new(a->arena, arena_printf(a->arena, "optimizer.%s", c->decl->name.text), true);
+  out->states = ARENA_NEW(a->arena, LeafStore);
+  out->build = build_new(a->arena, out->graph, out->states);
+  out->build->host_dtype = DT_f64;
+  Eval e = eval_new(a->program, out->build, out->states, true);
+  e.update = true;
+  DefinitionArgs args = {0};
+  const char *tensor = c->decl->formals.len ? c->decl->formals.at[0].name : text_intern("p");
+  vec_push(a->arena, &args.args,
+           (CallArg){.name = tensor,
+                     .value = datum_tensor(update_input(out->graph, 0, &t, at)),
+                     .at = at});
+  for (uint32_t i = 0; i < given->args.len; i++) vec_push(a->arena, &args.args, given->args.at[i]);
+  out->instance = optimizer_instantiate(&e, optimizer, (CallArgs){args.args.at, args.args.len}, at);
+  if (!out->instance) return false;
+  CallArg update[2] = {
+      {.name = text_intern("g"), .value = datum_tensor(update_input(out->graph, 1, &t, at))},
+      {.name = text_intern("step"), .value = update_host(a, out->graph, "step", at)}};
+  update[0].at = update[1].at = at;
+  return optimizer_update(&e, out->instance, (CallArgs){update, 2}, at);
+}
+
+/* The update reads and writes element by element, and its states have the shape of the tensor. */
+static bool is_flat(const Update *u, Type t) {
+  for (uint32_t i = 0; i < u->states->leaves.len; i++) {
+    Type s = u->states->leaves.at[i].leaf.type;
+    if (s.rank != t.rank) return false;
+    for (int k = 0; k < s.rank; k++) {
+      if (!dim_equal(s.dim[k], t.dim[k])) return false;
+    }
+  }
+  for (Val v = 1; v < u->graph->values.len; v++) {
+    const Value *x = value_at(u->graph, v);
+    if (op_has(x->op, OPF_elementwise) || op_has(x->op, OPF_source)) continue;
+    if (x->op == OP_expand && x->type.rank == t.rank) continue;
+    return false;
+  }
+  return true;
+}
+
+/* States become inputs 2, 3, ...; the rates go by their short names. */
+static void rename_sources(Graph *g) {
+  for (Val v = 1; v < g->values.len; v++) {
+    Value *x = value_at(g, v);
+    if (x->op == OP_buffer) {
+      x->op = OP_input;
+      x->attr[0].as.i += 2;
+    } else if (x->op == OP_host) {
+      const char *name = x->attr[0].as.text;
+      if (!strcmp(name, "train.learning_rate")) x->attr[0].as.text = text_intern("lr");
+      if (!strcmp(name, "train.weight_decay")) x->attr[0].as.text = text_intern("weight_decay");
+    }
+  }
+}
+
+static Val as_f32(Graph *g, Val v, Span at) {
+  if (value_at(g, v)->type.dtype == DT_f32) return v;
+  Attr attr = {.as.i = DT_f32};
+  return ir_must(g, OP_cast, &v, 1, &attr, at, 0);
+}
+
+static bool set_outputs(Analysis *a, Update *u, Type t, Span at, Optimizer *o) {
+  const Decl *decl = u->instance->decl;
+  Graph *g = u->graph;
+  Binding *p = env_find(u->instance->env, decl->formals.at[0].name);
+  Eval e = eval_new(a->program, u->build, u->states, true);
+  Val v = NO_VAL;
+  if (!p || !need_tensor(&e, p->value, at, "the new value", &v)) return false;
+  if (value_at(g, v)->op == OP_input) {
+    diag_report(DIAG_E0617, decl->name.span, "`update` of `%s` does not assign `%s`",
+                decl->name.text, decl->formals.at[0].name);
+    return false;
+  }
+  graph_output(g, OUT_state, -1, as_f32(g, v, at));
+  for (uint32_t i = 0; i < u->states->leaves.len; i++) {
+    const LeafEntry *entry = &u->states->leaves.at[i];
+    Val state = i < u->build->leaf_value.len ? u->build->leaf_value.at[i] : NO_VAL;
+    if (state == NO_VAL) { /* never read nor written: a buffer, which becomes an input below */
+      state = update_input(g, (int32_t)i, &t, at);
+      value_at(g, state)->op = OP_buffer;
+    }
+    graph_output(g, OUT_state, (int32_t)i, as_f32(g, state, at));
+    vec_push(a->arena, &o->states, entry->member);
+    vec_push(a->arena, &o->state_init, entry->fill.a);
+  }
+  return true;
+}
+
+static void set_constants(Analysis *a, const Update *u, Optimizer *o) {
+  const Decl *decl = u->instance->decl;
+  for (uint32_t i = 1; i < decl->formals.len; i++) {
+    const char *name = decl->formals.at[i].name;
+    const Binding *b = env_find(u->instance->env, name);
+    double value = 0;
+    if (!b || (b->value.kind != DATUM_bool && !datum_number(b->value, &value))) continue;
+    if (b->value.kind == DATUM_bool) value = b->value.as.b;
+    vec_push(a->arena, &o->constants, (__typeof__(*o->constants.at)){.name = name, .value = value});
+  }
+}
+
+static bool build(Analysis *a, Datum optimizer, const DefinitionArgs *args, const char *name,
+                  Span at, Optimizer *o) {
+  const Decl *decl = optimizer.as.closure->decl;
+  Type matrix = {.dtype = DT_f32, .rank = 2, .dim = {dim_of(4), dim_of(6)}};
+  Type flat = {.dtype = DT_f32, .rank = 1, .dim = {{1, 0}}};
+  Update probe = {0}, u = {0};
+  if (!run_update(a, optimizer, args, matrix, at, &probe)) return false;
+  if (!is_flat(&probe, matrix)) {
+    diag_report(DIAG_E0716, at,
+                "`optim = %s` is not supported yet: it reads more than one element at a time",
+                name);
+    return false;
+  }
+  if (!run_update(a, optimizer, args, flat, at, &u)) return false;
+  *o = (Optimizer){
+      .name = decl->name.text, .kernel = decl->kernel, .update = u.graph, .at = decl->name.span};
+  if (!set_outputs(a, &u, flat, at, o)) return false;
+  set_constants(a, &u, o);
+  rename_sources(u.graph);
+  return true;
+}
+
+int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice) {
+  Eval e = analysis_eval(a);
+  Datum optimizer = definition_find(a, &e, "optim", "std/optim.ddp", choice->expr, choice->name,
+                                    choice->file, choice->at);
+  if (optimizer.kind != DATUM_optimizer) return -1;
+  const Decl *decl = optimizer.as.closure->decl;
+  SettingValue none = {.kind = VALUE_none};
+  const SettingValue *map = choice->args ? choice->args : &none;
+  for (uint32_t i = 0; i < a->optimizer_keys.len; i++) {
+    const OptimizerKey *k = a->optimizer_keys.at[i];
+    if (k->decl == decl && setting_equal(k->args, map)) return k->number;
+  }
+  OptimizerKey *key = ARENA_NEW(a->arena, OptimizerKey);
+  *key = (OptimizerKey){.decl = decl, .args = map, .number = -1};
+  vec_push(a->arena, &a->optimizer_keys, key);
+  DefinitionArgs args = {0};
+  Optimizer o;
+  if (!definition_args(a, optimizer, map, choice->args_at, &args)) return -1;
+  if (!build(a, optimizer, &args, choice->name, choice->at, &o)) return -1;
+  vec_push(a->arena, &a->job->optimizers, o);
+  return key->number = (int32_t)a->job->optimizers.len - 1;
+}

@@ -1,0 +1,86 @@
+/* The resolved text of a job and its hash. In: the checked job. Out: Job.spec, for `--spec`: params and
+   all settings with where they come from, then the files; Job.spec_hash over the syntax trees and -D,
+   so that comments and blanks do not change it. */
+#include "analysis.h"
+#include "print.h"
+#include <stdlib.h>
+
+static int by_name(const void *x, const void *y) {
+  return strcmp(((const SemaDefine *)x)->name, ((const SemaDefine *)y)->name);
+}
+
+static uint64_t spec_hash(Analysis *a) {
+  Text t = {0};
+  for (uint32_t i = 0; i < a->job->files.len; i++) {
+    text_add(&t, "file\n");
+    ast_print(&t, a->job->files.at[i]);
+  }
+  int n = a->options->n_defines;
+  SemaDefine *sorted = ARENA_ARRAY(a->arena, SemaDefine, n + 1);
+  if (n) memcpy(sorted, a->options->defines, sizeof(*sorted) * (size_t)n);
+  qsort(sorted, (size_t)n, sizeof(*sorted), by_name);
+  for (int i = 0; i < n; i++) text_addf(&t, "-D %s=%s\n", sorted[i].name, sorted[i].value);
+  uint64_t hash = text_hash(t.at ? t.at : "", t.len, 0);
+  text_free(&t);
+  return hash;
+}
+
+static void add_origin(Text *t, const SettingSlot *slot) {
+  if (slot->origin == FROM_default) {
+    text_add(t, "  # default");
+  } else if (slot->origin == FROM_define) {
+    text_add(t, "  # -D");
+  } else {
+    Place p = source_place(slot->key_at.file, slot->key_at.begin);
+    text_addf(t, "  # %s:%u", p.path, p.line);
+  }
+}
+
+static void add_settings(Analysis *a, Text *t, const char *block) {
+  text_addf(t, "%s {\n", block);
+  for (int i = 0; i < setting_rows(); i++) {
+    const SettingRow *row = setting_row(i);
+    if (strcmp(row->block, block) != 0 || row->class == 'X') continue;
+    const SettingValue *v = settings_get(a->settings, i);
+    bool word = row->type == SETTING_word;
+    text_addf(t, "  %s%s = %s", a->settings->slots[i].is_final ? "final " : "", row->key,
+              word ? setting_text(a->arena, row, v) : setting_show(a->arena, v));
+    add_origin(t, &a->settings->slots[i]);
+    text_add(t, "\n");
+  }
+  text_add(t, "}\n");
+}
+
+static void add_params(Analysis *a, Text *t) {
+  for (uint32_t i = 0; i < a->root->names.len; i++) {
+    const FileName *n = &a->root->names.at[i];
+    if (n->decl->kind != DECL_param || n->state != NAME_done) continue;
+    text_addf(t, "param %s = ", n->name);
+    datum_print(t, n->value);
+    for (int k = 0; k < a->options->n_defines; k++) {
+      if (strcmp(a->options->defines[k].name, n->name) != 0) continue;
+      text_add(t, "  # -D");
+      break;
+    }
+    text_add(t, "\n");
+  }
+}
+
+void spec_make(Analysis *a) {
+  Job *job = a->job;
+  job->spec_hash = spec_hash(a);
+  Text t = {0};
+  text_addf(&t, "# job %s, spec hash %016llx\n", job->path, (unsigned long long)job->spec_hash);
+  add_params(a, &t);
+  add_settings(a, &t, "train");
+  add_settings(a, &t, "runtime");
+  for (uint32_t i = 0; i < job->files.len; i++) {
+    const AstFile *file = job->files.at[i];
+    if (!strncmp(file->path, "std/", 4)) continue; /* part of the compiler */
+    const Source *source = source_get(file->source);
+    text_addf(&t, "\n# ---------- %s ----------\n", file->path);
+    text_add_n(&t, source->text, source->length);
+  }
+  job->spec = arena_strndup(a->arena, t.at, t.len);
+  text_free(&t);
+}
