@@ -35,7 +35,7 @@ typedef uint32_t NestTemp;  /* a scalar; 0 = none */
 typedef enum IxKind { IX_const, IX_loop, IX_add, IX_mul, IX_div, IX_mod, IX_temp } IxKind;
 typedef struct Ix {
   IxKind kind;
-  Dim value;             /* const; mul, div, mod: right-hand side */
+  Dim value; /* const; mul, div, mod: right-hand side; temp: the index is below it */
   uint32_t loop;         /* loop: number in Nest.loops */
   NestIndex left, right; /* add: both; mul, div, mod: left */
   NestTemp temp;         /* index computed from data (gather, rows) */
@@ -135,7 +135,7 @@ NestIndex nest_ix_add(Nest *n, NestIndex a, NestIndex b); /* these simplify and 
 NestIndex nest_ix_mul(Nest *n, NestIndex a, Dim k);
 NestIndex nest_ix_div(Nest *n, NestIndex a, Dim k); /* a >= 0, rounds down */
 NestIndex nest_ix_mod(Nest *n, NestIndex a, Dim k);
-NestIndex nest_ix_temp(Nest *n, NestTemp t);
+NestIndex nest_ix_temp(Nest *n, NestTemp t, Dim below); /* an index in [0, below) by contract */
 NestIndex nest_ix_flat(Nest *n, Type t, const NestIndex *index); /* row-major element number */
 void nest_ix_unflat(Nest *n, Type t, NestIndex flat, NestIndex *index); /* inverse, for reshape */
 

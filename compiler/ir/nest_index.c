@@ -179,7 +179,10 @@ static Range linear_range(const Nest *n, const Linear *l);
 static Range atom_range(const Nest *n, NestIndex atom) {
   const Ix *x = &n->ix.at[atom];
   Range r = {.has_low = true, .low = dim_of(0)};
-  if (x->kind == IX_loop) {
+  if (x->kind == IX_temp) {
+    r.has_high = true;
+    r.high = dim_minus(x->value, dim_of(1));
+  } else if (x->kind == IX_loop) {
     r.has_high = true;
     r.high = dim_minus(n->loops.at[x->loop].extent, dim_of(1));
   } else if (x->kind == IX_mod) {
@@ -200,7 +203,7 @@ static Range atom_range(const Nest *n, NestIndex atom) {
       r.high = dim_of(high.per_batch / k.per_batch - (high.fixed < 0));
     }
   }
-  return r; /* a temp is an index: not negative; a product of batches: no bound */
+  return r; /* a product of batches: no upper bound */
 }
 
 static Range linear_range(const Nest *n, const Linear *l) {
@@ -244,11 +247,11 @@ NestIndex nest_ix_loop(Nest *n, uint32_t loop) {
   return nest_ix_intern(n, (Ix){.kind = IX_loop, .loop = loop});
 }
 
-NestIndex nest_ix_temp(Nest *n, NestTemp t) {
+NestIndex nest_ix_temp(Nest *n, NestTemp t, Dim below) {
   const Inst *i = &n->insts.at[t];
   if (i->kind == INST_const) return nest_ix_const(n, dim_of((int64_t)i->k));
   if (i->kind == INST_index) return i->ix;
-  return nest_ix_intern(n, (Ix){.kind = IX_temp, .temp = t});
+  return nest_ix_intern(n, (Ix){.kind = IX_temp, .value = below, .temp = t});
 }
 
 NestIndex nest_ix_add(Nest *n, NestIndex a, NestIndex b) {

@@ -59,7 +59,8 @@ static NestTemp gather_lower(Nest *n, Val v, const NestIndex *index) {
   NestIndex at[IR_MAX_RANK];
   int d = (int)y->attr[0].as.ints.at[0];
   for (int i = 0; i < y->type.rank; i++) at[i] = index[i];
-  at[d] = nest_ix_temp(n, nest_cast(n, nest_pull(n, y->in[1], index), DT_i64));
+  Dim size = value_at(n->g, y->in[0])->type.dim[d];
+  at[d] = nest_ix_temp(n, nest_cast(n, nest_pull(n, y->in[1], index), DT_i64), size);
   return nest_pull(n, y->in[0], at);
 }
 
@@ -116,7 +117,8 @@ static NestTemp rows_lower(Nest *n, Val v, const NestIndex *index) {
   const Value *y = value_at(n->g, v);
   int lead = value_at(n->g, y->in[1])->type.rank;
   NestIndex at[IR_MAX_RANK];
-  at[0] = nest_ix_temp(n, nest_cast(n, nest_pull(n, y->in[1], index), DT_i64));
+  Dim size = value_at(n->g, y->in[0])->type.dim[0];
+  at[0] = nest_ix_temp(n, nest_cast(n, nest_pull(n, y->in[1], index), DT_i64), size);
   for (int i = lead; i < y->type.rank; i++) at[1 + i - lead] = index[i];
   return nest_pull(n, y->in[0], at);
 }
