@@ -17,7 +17,9 @@ typedef struct Call {
 static const char *memory(const Call *c, Val v) {
   return c->name(c->self, OPERAND_memory, kernel_base(c->p, v));
 }
-static Type type_of(const Call *c, Val v) { return value_at(c->p->g, v)->type; }
+static Type type_of(const Call *c, Val v) {
+  return value_at(c->p->g, v)->type;
+}
 
 static const char *size_text(const Call *c, Dim d) {
   Text t = {0};
@@ -58,15 +60,22 @@ static void gemm(const Call *c, const char *indent, const char *a, const char *b
   const char *beta = !c->k->accumulate ? "0.0f"
                                        : arena_printf(c->e->arena, "%s ? 1.0f : 0.0f",
                                                       c->name(c->self, OPERAND_accumulate, 0));
-  const char *args[] = {ta ? "true" : "false", tb ? "true" : "false", size_text(c, m),
-                        size_text(c, n),       size_text(c, k),       a,
-                        b,                     beta,                  y};
+  const char *args[] = {ta ? "true" : "false",
+                        tb ? "true" : "false",
+                        size_text(c, m),
+                        size_text(c, n),
+                        size_text(c, k),
+                        a,
+                        b,
+                        beta,
+                        y};
   write_call(c->out, indent, "ddp_gemm", args, 9, c->tail);
 }
 
 static void call_matmul(const Call *c) {
   Type a = type_of(c, c->v->in[0]), b = type_of(c, c->v->in[1]), y = c->v->type;
-  const char *an = memory(c, c->v->in[0]), *bn = memory(c, c->v->in[1]), *yn = memory(c, c->k->call);
+  const char *an = memory(c, c->v->in[0]), *bn = memory(c, c->v->in[1]),
+             *yn = memory(c, c->k->call);
   bool ta = attr_bool(c, "ta");
   check(a.rank >= 2 && b.rank >= 2, "a product of vectors");
   check(y.dtype == DT_f32, "a product in %s", dtype_name(y.dtype));

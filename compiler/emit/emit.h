@@ -6,9 +6,9 @@
 /* What differs between targets, as a value: names of types and functions, qualifiers, loop and
    launch syntax. Common code never asks which target it is. */
 typedef struct Target {
-  const char *name;      /* "cpu" */
-  const char *file_ext;  /* "c" */
-  const char *kernel_qualifier;   /* "static" */
+  const char *name;             /* "cpu" */
+  const char *file_ext;         /* "c" */
+  const char *kernel_qualifier; /* "static" */
   const char *restrict_word;
   /* C function for F(name) of the op table at a dtype: exp, f32 -> "ddp_expf" */
   const char *(*function)(const char *name, DType dtype);

@@ -1,9 +1,9 @@
-/* Loop nests as C functions: loops, accumulators, stores. Scalars are written by expr.c.
+/* Loop nests as C functions: loops, accumulators, stores. Scalars are written by scalar.c.
    A root's loops that do not occur in its index are reduced: the last of the path in a scalar, the
    others (and kept loops inside them) by adding to memory that is cleared before; see nest.h. */
 #include "kernel.h"
 #include "die.h"
-#include "expr.h"
+#include "scalar.h"
 #include "op.h"
 
 Val kernel_base(const Program *p, Val v) {
@@ -34,7 +34,7 @@ const char *body_operand(Body *b, OperandKind kind, Val val, bool written) {
   static const char *const prefix[] = {"", "sum", "h", "draw", "B", "accumulate"};
   const char *name = kind == OPERAND_memory ? (written ? "y" : "x") : prefix[kind];
   if (kind < OPERAND_batch) name = arena_printf(b->e->arena, "%s%u", name, same_kind);
-  vec_push(b->e->arena, b->operands, {kind, val, written, !written, name});
+  vec_push(b->e->arena, b->operands, (Operand){kind, val, written, !written, name});
   return name;
 }
 
@@ -51,15 +51,15 @@ bool body_in_place(const Body *b, Val val) {
 
 typedef struct RootPlan {
   bool reduces;
-  bool scalar;         /* has an accumulator, declared before path loop `from` */
-  bool memory;         /* adds to memory that is cleared before path loop `clear` */
+  bool scalar; /* has an accumulator, declared before path loop `from` */
+  bool memory; /* adds to memory that is cleared before path loop `clear` */
   uint32_t from, clear;
   const char *acc, *at; /* accumulator; position (argmax), NaN flag (max) */
 } RootPlan;
 
 typedef struct Writer {
   Body b;
-  Path *path;      /* by stage */
+  LoopPath *path;      /* by stage */
   RootPlan *root;  /* by root */
   bool accumulate; /* the kernel may add to gradients */
   uint32_t sums, maxima;
@@ -72,7 +72,7 @@ static bool is_sum(const Writer *w, const NestRoot *r) {
   return !r->row_only && place_of(w, r->val)->home == HOME_sum;
 }
 
-static void plan_root(Writer *w, uint32_t number, const Path *path) {
+static void plan_root(Writer *w, uint32_t number, const LoopPath *path) {
   const NestRoot *r = &w->b.n->roots.at[number];
   RootPlan *plan = &w->root[number];
   bool reduced[16];
@@ -112,9 +112,12 @@ static const char *acc_type(const Writer *w, const NestRoot *r) {
 
 static const char *lowest(DType t) {
   switch (dtype_category(t)) {
-  case 'b': return "false";
-  case 'f': return "-INFINITY";
-  default: return t == DT_u8 ? "0" : t == DT_i32 ? "INT32_MIN" : "INT64_MIN";
+  case 'b':
+    return "false";
+  case 'f':
+    return "-INFINITY";
+  default:
+    return t == DT_u8 ? "0" : t == DT_i32 ? "INT32_MIN" : "INT64_MIN";
   }
 }
 static bool checks_nan(const Writer *w, const NestRoot *r) {
@@ -133,7 +136,7 @@ static void write_store(Writer *w, const NestRoot *r, const char *value) {
   const char *convert = b->e->target->store(value_at(b->n->g, r->val)->type.dtype);
   if (*convert) value = arena_printf(b->e->arena, "%s(%s)", convert, value);
   const char *y = body_operand(b, OPERAND_memory, r->val, true);
-  const char *ix = expr_index(b, r->ix, BIND_weak);
+  const char *ix = scalar_index(b, r->ix, BIND_weak);
   if (place->home == HOME_out)
     body_line(b, "%s = %s;", y, value);
   else if (place->home == HOME_grad && w->accumulate)
@@ -147,7 +150,7 @@ static void open_loop(Writer *w, uint32_t loop);
 static void close_loop(Writer *w);
 
 /* Clears the memory that a root adds to, over the kept loops inside the first reduced one. */
-static void write_clear(Writer *w, const NestRoot *r, const RootPlan *plan, const Path *path) {
+static void write_clear(Writer *w, const NestRoot *r, const RootPlan *plan, const LoopPath *path) {
   Body *b = &w->b;
   const char *indent = b->indent;
   bool keeps = place_of(w, r->val)->home == HOME_grad && w->accumulate;
@@ -162,7 +165,7 @@ static void write_clear(Writer *w, const NestRoot *r, const RootPlan *plan, cons
     opened++;
   }
   body_line(b, "%s[%s] = 0;", body_operand(b, OPERAND_memory, r->val, true),
-            expr_index(b, r->ix, BIND_weak));
+            scalar_index(b, r->ix, BIND_weak));
   while (opened--) close_loop(w);
   b->indent = indent;
   if (keeps) body_line(b, "}");
@@ -186,7 +189,7 @@ static void declare_accumulator(Writer *w, uint32_t number) {
     body_line(b, "int %s = 0;", plan->at);
 }
 
-static const char *reduced_position(Writer *w, const RootPlan *plan, const Path *path) {
+static const char *reduced_position(Writer *w, const RootPlan *plan, const LoopPath *path) {
   Body *b = &w->b;
   const char *text = b->loop_name[path->loop[plan->from]];
   for (uint32_t i = plan->from + 1; i < path->len; i++) {
@@ -199,15 +202,15 @@ static const char *reduced_position(Writer *w, const RootPlan *plan, const Path 
   return text;
 }
 
-static void accumulate(Writer *w, uint32_t number, const Path *path) {
+static void accumulate(Writer *w, uint32_t number, const LoopPath *path) {
   Body *b = &w->b;
   const NestRoot *r = &b->n->roots.at[number];
   const RootPlan *plan = &w->root[number];
   if (r->kind == ROOT_sum) {
-    body_line(b, "%s += %s;", plan->acc, expr_text(b, r->temp, BIND_weak));
+    body_line(b, "%s += %s;", plan->acc, scalar_text(b, r->temp, BIND_weak));
     return;
   }
-  const char *t = expr_name(b, r->temp);
+  const char *t = scalar_name(b, r->temp);
   bool nan = checks_nan(w, r);
   if (r->kind == ROOT_max) {
     if (nan) body_line(b, "%s |= isnan(%s);", plan->at, t);
@@ -233,7 +236,7 @@ static void finish_accumulator(Writer *w, uint32_t number) {
     body_line(b, "if (%s) %s = NAN;", plan->at, plan->acc);
   if (plan->memory) {
     body_line(b, "%s[%s] += %s;", body_operand(b, OPERAND_memory, r->val, true),
-              expr_index(b, r->ix, BIND_weak), value);
+              scalar_index(b, r->ix, BIND_weak), value);
     return;
   }
   if (!r->row_only) write_store(w, r, value);
@@ -309,7 +312,7 @@ static void write_simd(Writer *w, uint32_t first_stage, uint32_t stages, uint32_
 static void write_roots(Writer *w, uint32_t stage) {
   Body *b = &w->b;
   const Stage *s = &b->n->stages.at[stage];
-  const Path *path = &w->path[stage];
+  const LoopPath *path = &w->path[stage];
   for (uint32_t i = s->first_root; i < s->first_root + s->roots; i++) {
     const NestRoot *r = &b->n->roots.at[i];
     const RootPlan *plan = &w->root[i];
@@ -317,10 +320,10 @@ static void write_roots(Writer *w, uint32_t stage) {
       accumulate(w, i, path);
     } else if (plan->memory) {
       body_line(b, "%s[%s] += %s;", body_operand(b, OPERAND_memory, r->val, true),
-                expr_index(b, r->ix, BIND_weak), expr_text(b, r->temp, BIND_weak));
+                scalar_index(b, r->ix, BIND_weak), scalar_text(b, r->temp, BIND_weak));
     } else {
       bool per_row = s->loops == 0; /* later stages may want it */
-      const char *t = per_row ? expr_name(b, r->temp) : expr_text(b, r->temp, BIND_weak);
+      const char *t = per_row ? scalar_name(b, r->temp) : scalar_text(b, r->temp, BIND_weak);
       if (per_row) b->row[kernel_base(b->p, r->val)] = t;
       if (!r->row_only) write_store(w, r, t);
     }
@@ -330,8 +333,8 @@ static void write_roots(Writer *w, uint32_t stage) {
 static void write_stage(Writer *w, uint32_t stage, uint32_t position) {
   Body *b = &w->b;
   const Stage *s = &b->n->stages.at[stage];
-  const Path *path = &w->path[stage];
-  expr_statements(b, s, path, position);
+  const LoopPath *path = &w->path[stage];
+  scalar_statements(b, s, path, position);
   if (position == path->len) {
     write_roots(w, stage);
     return;
@@ -353,7 +356,7 @@ static void write_outer(Writer *w, uint32_t position) {
   }
   bool innermost = position + 1 == n->outer;
   for (uint32_t k = 0; k < n->stages.len; k++) {
-    expr_statements(b, &n->stages.at[k], &w->path[k], position);
+    scalar_statements(b, &n->stages.at[k], &w->path[k], position);
     innermost = innermost && n->stages.at[k].loops == 0;
   }
   for (uint32_t k = 0; k < n->stages.len; k++) before_loop(w, k, position);
@@ -372,23 +375,23 @@ static void write_body(Writer *w, const Kernel *k) {
   const Nest *n = k->nest;
   Arena *a = b->e->arena;
   b->n = n;
-  b->expr = ARENA_ARRAY(a, Expr, n->insts.len + 1);
+  b->scalar = ARENA_ARRAY(a, Scalar, n->insts.len + 1);
   b->uses = ARENA_ARRAY(a, uint32_t, n->insts.len + 1);
   b->depth = ARENA_ARRAY(a, uint32_t, n->insts.len + 1);
   b->row = ARENA_ARRAY(a, const char *, b->p->places.len + 1);
   b->loop_name = ARENA_ARRAY(a, const char *, n->loops.len + 1);
-  w->path = ARENA_ARRAY(a, Path, n->stages.len + 1);
+  w->path = ARENA_ARRAY(a, LoopPath, n->stages.len + 1);
   w->root = ARENA_ARRAY(a, RootPlan, n->roots.len + 1);
   w->accumulate = k->accumulate;
   for (uint32_t i = 0; i < n->stages.len; i++) {
     const Stage *s = &n->stages.at[i];
-    Path *path = &w->path[i];
+    LoopPath *path = &w->path[i];
     for (uint32_t l = 0; l < n->outer; l++) path->loop[path->len++] = l;
     for (uint32_t l = 0; l < s->loops; l++) path->loop[path->len++] = s->first_loop + l;
     check(path->len <= sizeof names / sizeof *names, "a kernel of %u loops", path->len);
     for (uint32_t l = 0; l < path->len; l++) b->loop_name[path->loop[l]] = names[l];
     for (uint32_t r = s->first_root; r < s->first_root + s->roots; r++) plan_root(w, r, path);
-    expr_begin_stage(b, s, path);
+    scalar_begin_stage(b, s, path);
   }
   /* what is written comes first in the parameters */
   for (uint32_t i = 0; i < n->roots.len && !b->operand_name; i++) {
@@ -412,9 +415,12 @@ static const char *parameter(Emit *e, const Program *p, const Operand *o) {
   case OPERAND_host:
     return arena_printf(e->arena, "%s %s", target->compute_type(value_at(p->g, o->val)->type.dtype),
                         o->name);
-  case OPERAND_draw: return arena_printf(e->arena, "DdpDraw %s", o->name);
-  case OPERAND_batch: return "int64_t B";
-  case OPERAND_accumulate: return "bool accumulate";
+  case OPERAND_draw:
+    return arena_printf(e->arena, "DdpDraw %s", o->name);
+  case OPERAND_batch:
+    return "int64_t B";
+  case OPERAND_accumulate:
+    return "bool accumulate";
   }
   die("unknown operand");
 }
@@ -445,12 +451,17 @@ void write_call(Text *t, const char *indent, const char *head, const char *const
    last. */
 static int operand_order(const Operand *o) {
   switch (o->kind) {
-  case OPERAND_memory: return o->written ? 0 : 2;
-  case OPERAND_sum: return 1;
+  case OPERAND_memory:
+    return o->written ? 0 : 2;
+  case OPERAND_sum:
+    return 1;
   case OPERAND_host:
-  case OPERAND_draw: return 3;
-  case OPERAND_batch: return 4;
-  case OPERAND_accumulate: return 5;
+  case OPERAND_draw:
+    return 3;
+  case OPERAND_batch:
+    return 4;
+  case OPERAND_accumulate:
+    return 5;
   }
   return 6;
 }

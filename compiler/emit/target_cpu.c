@@ -2,7 +2,9 @@
    memory only; kernels compute in float. */
 #include "emit.h"
 
-static bool is_wide(DType t) { return t == DT_f64; }
+static bool is_wide(DType t) {
+  return t == DT_f64;
+}
 
 /* f32: ours where libm does not vectorise; f64: libm; integers: ours. */
 static const char *cpu_function(const char *name, DType dtype) {

@@ -2,15 +2,26 @@
 #include "write.h"
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void write_char(Text *t, unsigned char c) {
   switch (c) {
-  case '\n': text_add(t, "\\n"); break;
-  case '\t': text_add(t, "\\t"); break;
-  case '"': text_add(t, "\\\""); break;
-  case '\\': text_add(t, "\\\\"); break;
-  case '?': text_add(t, "\\?"); break; /* no trigraphs */
+  case '\n':
+    text_add(t, "\\n");
+    break;
+  case '\t':
+    text_add(t, "\\t");
+    break;
+  case '"':
+    text_add(t, "\\\"");
+    break;
+  case '\\':
+    text_add(t, "\\\\");
+    break;
+  case '?':
+    text_add(t, "\\?");
+    break; /* no trigraphs */
   default:
     if (c < 32 || c >= 127)
       text_addf(t, "\\%03o", c);
@@ -111,14 +122,14 @@ void write_place(Text *t, Span at) {
 /* ---------- identifiers ---------- */
 
 static const char *const c_words[] = {
-    "auto",     "bool",     "break",  "case",   "char",     "const",   "continue", "default",
-    "do",       "double",   "else",   "enum",   "extern",   "false",   "float",    "for",
-    "goto",     "if",       "inline", "int",    "long",     "register", "restrict", "return",
-    "short",    "signed",   "sizeof", "static", "struct",   "switch",  "true",     "typedef",
-    "union",    "unsigned", "void",   "volatile", "while",  "asm",     "typeof",   "main",
-    "exp",      "log",      "sqrt",   "pow",    "memset",   "memcpy",  "index",    "NULL",
-    "unix",     "linux",    "y0",     "y1",     "j0",       "j1",      "gamma",    "step",
-    "B",        "s",        "sums",   "counts", "out",      "job",     "tensors",  "block"};
+    "auto",  "bool",     "break",  "case",     "char",   "const",    "continue", "default",
+    "do",    "double",   "else",   "enum",     "extern", "false",    "float",    "for",
+    "goto",  "if",       "inline", "int",      "long",   "register", "restrict", "return",
+    "short", "signed",   "sizeof", "static",   "struct", "switch",   "true",     "typedef",
+    "union", "unsigned", "void",   "volatile", "while",  "asm",      "typeof",   "main",
+    "exp",   "log",      "sqrt",   "pow",      "memset", "memcpy",   "index",    "NULL",
+    "unix",  "linux",    "y0",     "y1",       "j0",     "j1",       "gamma",    "step",
+    "B",     "s",        "sums",   "counts",   "out",    "job",      "tensors",  "block"};
 
 void names_init(Names *n, Arena *a, const Names *outer) {
   *n = (Names){.arena = a, .outer = outer};

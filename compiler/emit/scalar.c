@@ -1,5 +1,5 @@
 /* Scalars of a nest as C expressions. */
-#include "expr.h"
+#include "scalar.h"
 #include "die.h"
 #include "op.h"
 #include <ctype.h>
@@ -21,7 +21,7 @@ static const char *protect(Body *b, const char *text, Binding has, Binding at_le
 
 /* ---------- indices ---------- */
 
-static Expr index_expr(Body *b, NestIndex at);
+static Scalar index_expr(Body *b, NestIndex at);
 
 static const char *dim_text(Body *b, Dim d, Binding at_least) {
   Text t = {0};
@@ -29,71 +29,79 @@ static const char *dim_text(Body *b, Dim d, Binding at_least) {
   const char *s = arena_strdup(b->e->arena, t.at);
   text_free(&t);
   if (d.per_batch) body_operand(b, OPERAND_batch, 0, false);
-  Binding has = d.per_batch == 0 ? (d.fixed < 0 ? BIND_sum : BIND_atom)
-                : d.fixed        ? BIND_sum
+  Binding has = d.per_batch == 0   ? (d.fixed < 0 ? BIND_sum : BIND_atom)
+                : d.fixed          ? BIND_sum
                 : d.per_batch == 1 ? BIND_atom
                                    : BIND_product;
   return protect(b, s, has, at_least);
 }
 
-static Expr index_sum(Body *b, const Ix *x) {
+static Scalar index_sum(Body *b, const Ix *x) {
   Arena *a = b->e->arena;
   const Ix *right = &b->n->ix.at[x->right];
-  const char *left = expr_index(b, x->left, BIND_sum);
+  const char *left = scalar_index(b, x->left, BIND_sum);
   if (right->kind == IX_const && right->value.per_batch == 0 && right->value.fixed < 0) {
     const char *text = arena_printf(a, "%s - %lld", left, -(long long)right->value.fixed);
-    return (Expr){.text = text, .binding = BIND_sum};
+    return (Scalar){.text = text, .binding = BIND_sum};
   }
-  const char *text = arena_printf(a, "%s + %s", left, expr_index(b, x->right, BIND_product));
-  return (Expr){.text = text, .binding = BIND_sum};
+  const char *text = arena_printf(a, "%s + %s", left, scalar_index(b, x->right, BIND_product));
+  return (Scalar){.text = text, .binding = BIND_sum};
 }
 
-static Expr index_expr(Body *b, NestIndex at) {
+static Scalar index_expr(Body *b, NestIndex at) {
   const Ix *x = &b->n->ix.at[at];
   Arena *a = b->e->arena;
   const char *left;
   switch (x->kind) {
-  case IX_const: return (Expr){.text = dim_text(b, x->value, BIND_atom), .binding = BIND_atom};
-  case IX_loop: return (Expr){.text = b->loop_name[x->loop], .binding = BIND_atom};
-  case IX_add: return index_sum(b, x);
+  case IX_const:
+    return (Scalar){.text = dim_text(b, x->value, BIND_atom), .binding = BIND_atom};
+  case IX_loop:
+    return (Scalar){.text = b->loop_name[x->loop], .binding = BIND_atom};
+  case IX_add:
+    return index_sum(b, x);
   case IX_mul:
-    left = expr_index(b, x->left, BIND_product);
-    return (Expr){.text = arena_printf(a, "%s * %s", left, dim_text(b, x->value, BIND_atom)),
+    left = scalar_index(b, x->left, BIND_product);
+    return (Scalar){.text = arena_printf(a, "%s * %s", left, dim_text(b, x->value, BIND_atom)),
                   .binding = BIND_product};
   case IX_div:
   case IX_mod:
-    left = expr_index(b, x->left, BIND_product);
-    return (Expr){.text = arena_printf(a, "%s %c %s", left, x->kind == IX_div ? '/' : '%',
+    left = scalar_index(b, x->left, BIND_product);
+    return (Scalar){.text = arena_printf(a, "%s %c %s", left, x->kind == IX_div ? '/' : '%',
                                        dim_text(b, x->value, BIND_atom)),
                   .binding = BIND_product};
   case IX_temp: {
     bool wide = b->n->insts.at[x->temp].dtype == DT_i64;
-    if (wide) return (Expr){.text = expr_text(b, x->temp, BIND_atom), .binding = BIND_atom};
-    return (Expr){.text = arena_printf(a, "(int64_t)%s", expr_text(b, x->temp, BIND_atom)),
+    if (wide) return (Scalar){.text = scalar_text(b, x->temp, BIND_atom), .binding = BIND_atom};
+    return (Scalar){.text = arena_printf(a, "(int64_t)%s", scalar_text(b, x->temp, BIND_atom)),
                   .binding = BIND_product};
   }
   }
   die("unknown index expression");
 }
 
-const char *expr_index(Body *b, NestIndex ix, Binding at_least) {
-  Expr e = index_expr(b, ix);
+const char *scalar_index(Body *b, NestIndex ix, Binding at_least) {
+  Scalar e = index_expr(b, ix);
   return protect(b, e.text, e.binding, at_least);
 }
 
-static uint32_t index_depth(const Body *b, NestIndex at, const Path *path) {
+static uint32_t index_depth(const Body *b, NestIndex at, const LoopPath *path) {
   const Ix *x = &b->n->ix.at[at];
   uint32_t d = 0, r = 0;
   switch (x->kind) {
-  case IX_const: return 0;
+  case IX_const:
+    return 0;
   case IX_loop:
     while (path->loop[d] != x->loop) check(++d < path->len, "a loop that is not around its use");
     return d + 1;
-  case IX_temp: return b->depth[x->temp];
-  case IX_add: r = index_depth(b, x->right, path); break;
+  case IX_temp:
+    return b->depth[x->temp];
+  case IX_add:
+    r = index_depth(b, x->right, path);
+    break;
   case IX_mul:
   case IX_div:
-  case IX_mod: break;
+  case IX_mod:
+    break;
   }
   d = index_depth(b, x->left, path);
   return d > r ? d : r;
@@ -109,7 +117,9 @@ static void index_count(Body *b, NestIndex at) {
 
 /* ---------- the op table's C expressions ---------- */
 
-static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+static bool is_word(char c) {
+  return isalnum((unsigned char)c) || c == '_';
+}
 
 /* How often a, b or c (`which` = 0, 1, 2) stands in the expression. */
 static uint32_t op_mentions(const char *c, int which) {
@@ -133,14 +143,14 @@ static bool alone(const char *c, const char *s) { /* the whole of an argument or
   return before && after;
 }
 
-static Expr op_expr(Body *b, const Inst *x) {
+static Scalar op_expr(Body *b, const Inst *x) {
   const char *c = op_def(x->op)->c;
   check(c, "%s has no C expression", op_def(x->op)->name);
   DType in = b->n->insts.at[x->in[0]].dtype;
   DType work = op_has(x->op, OPF_compare) ? in : x->dtype;
   Text t = {0};
   int depth = 0;
-  Expr e = {.binding = BIND_atom};
+  Scalar e = {.binding = BIND_atom};
   for (const char *s = c; *s; s++) {
     bool start = s == c || !is_word(s[-1]);
     if (start && !strncmp(s, "F(", 2)) {
@@ -154,8 +164,8 @@ static Expr op_expr(Body *b, const Inst *x) {
     }
     if (start && *s >= 'a' && *s <= 'c' && !is_word(s[1])) {
       NestTemp arg = x->in[*s - 'a'];
-      text_add(&t, expr_text(b, arg, alone(c, s) ? BIND_weak : BIND_atom));
-      e.loads = e.loads || b->expr[arg].loads;
+      text_add(&t, scalar_text(b, arg, alone(c, s) ? BIND_weak : BIND_atom));
+      e.loads = e.loads || b->scalar[arg].loads;
       const char *next = s + 1;
       if (b->n->insts.at[arg].dtype == DT_bool && skip_truth(&next)) s = next - 1;
       continue;
@@ -178,7 +188,7 @@ static const char *sample_text(Body *b, const Inst *x, const char *draw) {
   Type t = value_at(b->n->g, x->val)->type;
   for (int i = 0; i < t.rank; i++)
     if (t.dim[i].per_batch)
-      return arena_printf(b->e->arena, "%s.sample[%s]", draw, expr_index(b, x->ix2, BIND_weak));
+      return arena_printf(b->e->arena, "%s.sample[%s]", draw, scalar_index(b, x->ix2, BIND_weak));
   return "0"; /* one draw for all samples */
 }
 
@@ -189,12 +199,12 @@ static const char *draw_row(Body *b, const Inst *x) {
   die("a draw without its row");
 }
 
-static Expr random_expr(Body *b, const Inst *x) {
+static Scalar random_expr(Body *b, const Inst *x) {
   const Value *v = value_at(b->n->g, x->val);
   const OpDef *def = op_def(v->op);
   Text t = {0};
   text_addf(&t, "ddp_%s(%s, ", def->name, draw_row(b, x));
-  text_addf(&t, "(uint32_t)%s", expr_index(b, x->ix, BIND_atom));
+  text_addf(&t, "(uint32_t)%s", scalar_index(b, x->ix, BIND_atom));
   bool scaled = v->op == OP_uniform || v->op == OP_normal;
   for (int i = 0; i < def->attrs && !scaled; i++) {
     bool number = def->attr[i].kind == ATTR_float || def->attr[i].kind == ATTR_int;
@@ -206,7 +216,7 @@ static Expr random_expr(Body *b, const Inst *x) {
       write_int(&t, v->attr[i].as.i);
   }
   text_add(&t, ")");
-  Expr e = {.binding = BIND_atom};
+  Scalar e = {.binding = BIND_atom};
   if (scaled) { /* lo + (hi - lo) u, mean + std z */
     double first = v->attr[0].as.f, second = v->attr[1].as.f;
     Text s = {0};
@@ -214,7 +224,7 @@ static Expr random_expr(Body *b, const Inst *x) {
     text_add(&s, " + ");
     write_number(&s, v->op == OP_uniform ? second - first : second, DT_f32);
     text_addf(&s, " * %s", t.at);
-    e = (Expr){.text = arena_strdup(b->e->arena, s.at), .binding = BIND_sum};
+    e = (Scalar){.text = arena_strdup(b->e->arena, s.at), .binding = BIND_sum};
     text_free(&s);
   } else {
     e.text = arena_strdup(b->e->arena, t.at);
@@ -223,43 +233,43 @@ static Expr random_expr(Body *b, const Inst *x) {
   return e;
 }
 
-static Expr load_expr(Body *b, const Inst *x) {
+static Scalar load_expr(Body *b, const Inst *x) {
   Arena *a = b->e->arena;
   DType lies = value_at(b->n->g, x->val)->type.dtype;
   const char *name = body_operand(b, OPERAND_memory, x->val, false);
-  const char *text = arena_printf(a, "%s[%s]", name, expr_index(b, x->ix, BIND_weak));
+  const char *text = arena_printf(a, "%s[%s]", name, scalar_index(b, x->ix, BIND_weak));
   const char *convert = b->e->target->load(lies);
   if (*convert) text = arena_printf(a, "%s(%s)", convert, text);
-  if (!x->guard) return (Expr){.text = text, .binding = BIND_atom, .loads = true};
-  text = arena_printf(a, "%s ? %s : 0", expr_text(b, x->guard, BIND_atom), text);
-  return (Expr){.text = text, .binding = BIND_weak, .loads = true};
+  if (!x->guard) return (Scalar){.text = text, .binding = BIND_atom, .loads = true};
+  text = arena_printf(a, "%s ? %s : 0", scalar_text(b, x->guard, BIND_atom), text);
+  return (Scalar){.text = text, .binding = BIND_weak, .loads = true};
 }
 
-static Expr const_expr(Body *b, const Inst *x) {
+static Scalar const_expr(Body *b, const Inst *x) {
   Text t = {0};
   write_number(&t, x->k, x->dtype);
-  Expr e = {.text = arena_strdup(b->e->arena, t.at)};
+  Scalar e = {.text = arena_strdup(b->e->arena, t.at)};
   e.binding = *e.text == '-' ? BIND_weak : BIND_atom;
   text_free(&t);
   return e;
 }
 
-static Expr host_expr(Body *b, const Inst *x) {
+static Scalar host_expr(Body *b, const Inst *x) {
   const Value *v = value_at(b->n->g, x->val);
   const char *ctype = b->e->target->compute_type(x->dtype);
   if (v->op == OP_dimval) {
     const char *d = dim_text(b, v->attr[0].as.dims.at[0], BIND_atom);
-    if (x->dtype == DT_i64) return (Expr){.text = d, .binding = BIND_atom};
-    return (Expr){.text = arena_printf(b->e->arena, "(%s)%s", ctype, d), .binding = BIND_product};
+    if (x->dtype == DT_i64) return (Scalar){.text = d, .binding = BIND_atom};
+    return (Scalar){.text = arena_printf(b->e->arena, "(%s)%s", ctype, d), .binding = BIND_product};
   }
   const char *name = body_operand(b, OPERAND_host, x->val, false);
-  return (Expr){.text = name, .binding = BIND_atom};
+  return (Scalar){.text = name, .binding = BIND_atom};
 }
 
-static Expr cast_expr(Body *b, const Inst *x) {
+static Scalar cast_expr(Body *b, const Inst *x) {
   Arena *a = b->e->arena;
-  const char *from = expr_text(b, x->in[0], BIND_atom);
-  Expr e = {.binding = BIND_product, .loads = b->expr[x->in[0]].loads};
+  const char *from = scalar_text(b, x->in[0], BIND_atom);
+  Scalar e = {.binding = BIND_product, .loads = b->scalar[x->in[0]].loads};
   if (x->dtype == DT_bool) {
     e.text = arena_printf(a, "%s != 0", from);
     e.binding = BIND_weak;
@@ -269,36 +279,43 @@ static Expr cast_expr(Body *b, const Inst *x) {
   return e;
 }
 
-static Expr select_expr(Body *b, const Inst *x) {
-  const char *c = expr_text(b, x->in[0], BIND_atom);
-  const char *yes = expr_text(b, x->in[1], BIND_atom), *no = expr_text(b, x->in[2], BIND_atom);
-  bool loads = b->expr[x->in[0]].loads || b->expr[x->in[1]].loads || b->expr[x->in[2]].loads;
-  return (Expr){.text = arena_printf(b->e->arena, "%s ? %s : %s", c, yes, no),
+static Scalar select_expr(Body *b, const Inst *x) {
+  const char *c = scalar_text(b, x->in[0], BIND_atom);
+  const char *yes = scalar_text(b, x->in[1], BIND_atom), *no = scalar_text(b, x->in[2], BIND_atom);
+  bool loads = b->scalar[x->in[0]].loads || b->scalar[x->in[1]].loads || b->scalar[x->in[2]].loads;
+  return (Scalar){.text = arena_printf(b->e->arena, "%s ? %s : %s", c, yes, no),
                 .binding = BIND_weak,
                 .loads = loads};
 }
 
-static Expr inst_expr(Body *b, const Inst *x) {
+static Scalar inst_expr(Body *b, const Inst *x) {
   switch (x->kind) {
-  case INST_const: return const_expr(b, x);
-  case INST_load: return load_expr(b, x);
-  case INST_op: return op_expr(b, x);
-  case INST_cast: return cast_expr(b, x);
+  case INST_const:
+    return const_expr(b, x);
+  case INST_load:
+    return load_expr(b, x);
+  case INST_op:
+    return op_expr(b, x);
+  case INST_cast:
+    return cast_expr(b, x);
   case INST_index: {
-    Expr e = index_expr(b, x->ix);
+    Scalar e = index_expr(b, x->ix);
     if (x->dtype == DT_i64) return e;
     e.text = arena_printf(b->e->arena, "(%s)%s", b->e->target->compute_type(x->dtype),
                           protect(b, e.text, e.binding, BIND_atom));
     e.binding = BIND_product;
     return e;
   }
-  case INST_random: return random_expr(b, x);
-  case INST_select: return select_expr(b, x);
-  case INST_host: return host_expr(b, x);
+  case INST_random:
+    return random_expr(b, x);
+  case INST_select:
+    return select_expr(b, x);
+  case INST_host:
+    return host_expr(b, x);
   case INST_row: {
     const char *row = b->row[kernel_base(b->p, x->val)];
     check(row, "a row value that no earlier stage left");
-    return (Expr){.text = row, .binding = BIND_atom};
+    return (Scalar){.text = row, .binding = BIND_atom};
   }
   }
   die("unknown instruction");
@@ -306,7 +323,9 @@ static Expr inst_expr(Body *b, const Inst *x) {
 
 /* ---------- placing ---------- */
 
-static uint32_t max_depth(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static uint32_t max_depth(uint32_t a, uint32_t b) {
+  return a > b ? a : b;
+}
 
 static int inst_inputs(const Inst *x) {
   int n = 0;
@@ -318,8 +337,7 @@ static bool inst_uses_ix(const Inst *x) {
   return x->kind == INST_load || x->kind == INST_index || x->kind == INST_random;
 }
 
-void expr_begin_stage(Body *b, const Stage *s, const Path *path) {
-  b->draw_rows.len = 0;
+void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path) {
   for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     const Inst *x = &b->n->insts.at[i];
     uint32_t d = x->kind == INST_row ? b->n->outer : 0;
@@ -350,7 +368,7 @@ void expr_begin_stage(Body *b, const Stage *s, const Path *path) {
 
 /* Is this the only user, at the same level, and not under a condition that would make the load
    conditional (which keeps compilers from using vectors)? */
-static bool stays_inline(const Body *b, const Stage *s, NestTemp t, const Expr *e) {
+static bool stays_inline(const Body *b, const Stage *s, NestTemp t, const Scalar *e) {
   const Inst *x = &b->n->insts.at[t];
   if (e->binding == BIND_atom && !e->loads && x->kind != INST_random && x->kind != INST_op)
     return true;
@@ -362,8 +380,8 @@ static bool stays_inline(const Body *b, const Stage *s, NestTemp t, const Expr *
     const Inst *user = &b->n->insts.at[i];
     for (int j = 0; j < inst_inputs(user); j++) {
       if (user->in[j] != t) continue;
-      bool choice = user->kind == INST_select ||
-                    (user->kind == INST_op && strchr(op_def(user->op)->c, '?'));
+      bool choice =
+          user->kind == INST_select || (user->kind == INST_op && strchr(op_def(user->op)->c, '?'));
       return b->depth[i] == b->depth[t] && !(choice && e->loads);
     }
     if (user->guard == t) return b->depth[i] == b->depth[t];
@@ -371,40 +389,40 @@ static bool stays_inline(const Body *b, const Stage *s, NestTemp t, const Expr *
   return true; /* a root or an index */
 }
 
-static void write_draw_row(Body *b, const Inst *x, const Path *path, uint32_t depth) {
+static void write_draw_row(Body *b, const Inst *x, const LoopPath *path, uint32_t depth) {
   if (index_depth(b, x->ix2, path) != depth) return;
   for (uint32_t i = 0; i < b->draw_rows.len; i++)
     if (b->draw_rows.at[i].val == x->val && b->draw_rows.at[i].ix == x->ix2) return;
   const char *draw = body_operand(b, OPERAND_draw, x->val, false);
   const char *name = arena_printf(b->e->arena, "row%u", b->names++);
-  vec_push(b->e->arena, &b->draw_rows, {x->val, x->ix2, name});
+  vec_push(b->e->arena, &b->draw_rows, (DrawRow){x->val, x->ix2, name});
   body_line(b, "const DdpRow %s = ddp_row(%s, %s);", name, draw, sample_text(b, x, draw));
 }
 
-void expr_statements(Body *b, const Stage *s, const Path *path, uint32_t depth) {
+void scalar_statements(Body *b, const Stage *s, const LoopPath *path, uint32_t depth) {
   for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     const Inst *x = &b->n->insts.at[i];
     if (x->kind == INST_random) write_draw_row(b, x, path, depth);
-    if (b->depth[i] != depth || b->expr[i].text || !b->uses[i]) continue;
-    Expr e = inst_expr(b, x);
-    b->expr[i] = e;
-    if (!stays_inline(b, s, i, &e)) expr_name(b, i);
+    if (b->depth[i] != depth || b->scalar[i].text || !b->uses[i]) continue;
+    Scalar e = inst_expr(b, x);
+    b->scalar[i] = e;
+    if (!stays_inline(b, s, i, &e)) scalar_name(b, i);
   }
 }
 
-const char *expr_name(Body *b, NestTemp t) {
-  Expr *e = &b->expr[t];
+const char *scalar_name(Body *b, NestTemp t) {
+  Scalar *e = &b->scalar[t];
   check(e->text, "a scalar that is used before its loops are open");
   if (e->binding == BIND_atom && !e->loads && !strpbrk(e->text, "(")) return e->text;
   const char *name = arena_printf(b->e->arena, "t%u", b->names++);
   body_line(b, "const %s %s = %s;", b->e->target->compute_type(b->n->insts.at[t].dtype), name,
             e->text);
-  *e = (Expr){.text = name, .binding = BIND_atom};
+  *e = (Scalar){.text = name, .binding = BIND_atom};
   return name;
 }
 
-const char *expr_text(Body *b, NestTemp t, Binding at_least) {
-  const Expr *e = &b->expr[t];
+const char *scalar_text(Body *b, NestTemp t, Binding at_least) {
+  const Scalar *e = &b->scalar[t];
   check(e->text, "a scalar that is used before its loops are open");
   return protect(b, e->text, e->binding, at_least);
 }

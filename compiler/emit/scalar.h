@@ -1,22 +1,28 @@
 /* Scalars of a nest as C expressions: which get a name of their own and which stand where they are
    used. Statements come out level by level, as the loops open. */
-#ifndef EMIT_EXPR_H
-#define EMIT_EXPR_H
+#ifndef EMIT_SCALAR_H
+#define EMIT_SCALAR_H
 #include "kernel.h"
 
 /* How tightly a text holds together. */
 typedef enum Binding { BIND_atom, BIND_product, BIND_sum, BIND_weak } Binding;
-typedef struct Expr {
+typedef struct Scalar {
   const char *text; /* NULL: not made yet */
   Binding binding;
   bool loads; /* reads memory */
-} Expr;
+} Scalar;
 
 /* Loops around a place, outermost first: numbers in nest->loops. */
-typedef struct Path {
+typedef struct LoopPath {
   uint32_t loop[16];
   uint32_t len;
-} Path;
+} LoopPath;
+
+typedef struct DrawRow { /* random numbers of one sample at one site */
+  Val val;
+  NestIndex ix;
+  const char *name;
+} DrawRow;
 
 typedef struct Body { /* one kernel being written */
   Emit *e;
@@ -27,23 +33,23 @@ typedef struct Body { /* one kernel being written */
   Operands *operands;
   OperandName operand_name; /* NULL: the operands are parameters */
   void *self;
-  Expr *expr;      /* by NestTemp */
-  uint32_t *uses;  /* by NestTemp */
-  uint32_t *depth; /* by NestTemp: how many loops of the path must be open */
+  Scalar *scalar;       /* by NestTemp */
+  uint32_t *uses;   /* by NestTemp */
+  uint32_t *depth;  /* by NestTemp: how many loops of the path must be open */
   const char **row; /* by Val: scalar that an earlier stage left */
   const char **loop_name;
-  VEC(struct { Val val; NestIndex ix; const char *name; }) draw_rows; /* of this stage */
+  VEC(DrawRow) draw_rows;
   uint32_t names; /* numbers given to temporaries */
 } Body;
 
-void expr_begin_stage(Body *b, const Stage *s, const Path *path);
+void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path);
 /* Writes the statements that need exactly `depth` open loops. */
-void expr_statements(Body *b, const Stage *s, const Path *path, uint32_t depth);
+void scalar_statements(Body *b, const Stage *s, const LoopPath *path, uint32_t depth);
 /* The scalar as an operand that binds at least as tightly as asked. */
-const char *expr_text(Body *b, NestTemp t, Binding at_least);
+const char *scalar_text(Body *b, NestTemp t, Binding at_least);
 /* Gives it a name if it has none (for what is used twice in one statement). */
-const char *expr_name(Body *b, NestTemp t);
-const char *expr_index(Body *b, NestIndex ix, Binding at_least);
+const char *scalar_name(Body *b, NestTemp t);
+const char *scalar_index(Body *b, NestIndex ix, Binding at_least);
 /* Name of an operand; adds it. */
 const char *body_operand(Body *b, OperandKind kind, Val val, bool written);
 bool body_in_place(const Body *b, Val val); /* read and written by this kernel */

@@ -1,0 +1,121 @@
+/* Plan -> train.c: header, tables, kernels, functions, job, main. The functions are written first, into
+   texts of their own, because they decide which kernels there are. */
+#include "emit.h"
+#include "die.h"
+#include "program.h"
+#include "tables.h"
+
+static void write_header(Emit *e, Text *out) {
+  const Plan *plan = e->plan;
+  const Job *job = plan->job;
+  const char *file = strrchr(job->path, '/');
+  text_addf(
+      out,
+      "/* %s, compiled by ddpc %s for %s:%s\n   job %016llx, plan %016llx\n\n"
+      "   Read from the end: main() starts job, whose functions are forward_backward() with the "
+      "backward pass\n   after the forward pass, evaluate(), the optimizer's step and the "
+      "schedule. "
+      "Above them stand the\n   kernels, above these the tables. Gradients are written by the "
+      "first "
+      "micro-batch of an update and added\n   to by the others; ddp_grad_ready() marks where one "
+      "is "
+      "complete and its bucket may leave.\n   B is the number of samples of a micro-batch; all "
+      "other "
+      "sizes are constants. */\n",
+      file ? file + 1 : job->path, e->options->compiler_version, e->target->name, e->options->march,
+      (unsigned long long)job->spec_hash, (unsigned long long)plan->hash);
+  text_add(out, "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n"
+                "#include \"kernels/cpu/gemm.h\"\n#include \"kernels/cpu/index.h\"\n"
+                "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/optimizer.h\"\n"
+                "#include \"kernels/cpu/random.h\"\n\n"
+                "#ifndef DDP_JOB_DIRECTORY\n#define DDP_JOB_DIRECTORY \"\"\n#endif\n\n");
+}
+
+static void write_title(Text *out, const char *title) {
+  text_addf(out, "/* ---------- %s ---------- */\n\n", title);
+}
+
+static void write_functions(Emit *e, Text *out) {
+  for (uint32_t i = 0; i < e->functions.len; i++) {
+    const Function *f = &e->functions.at[i];
+    if (f->at.len) {
+      text_add(out, "/* ");
+      for (uint32_t k = 0; k < f->at.len && k < 4; k++)
+        text_addf(out, "%s%s", k ? ", " : "", f->at.at[k]);
+      if (f->at.len > 4) text_addf(out, " and %u more", f->at.len - 4);
+      text_add(out, " */\n");
+    }
+    const char *head = arena_printf(e->arena, "%s void %s", e->target->kernel_qualifier, f->name);
+    write_call(out, "", head, f->parameters, f->n_parameters, " {\n");
+    text_addf(out, "%s}\n\n", f->body);
+  }
+}
+
+static void name_leaves(Emit *e) {
+  const Job *job = e->plan->job;
+  e->leaf_name = ARENA_ARRAY(e->arena, const char *, job->leaves.len + 1);
+  for (uint32_t i = 0; i < job->leaves.len; i++)
+    e->leaf_name[i] = names_add(&e->globals, job->leaves.at[i].name);
+}
+
+static void reserve_globals(Emit *e) {
+  static const char *const names[] = {
+      "arenas",     "ready",    "init",    "groups",           "fields",        "sources",
+      "splits",     "settings", "metrics", "optimizers",       "spec",          "evaluate",
+      "accumulate", "schedule", "factor",  "count_per_sample", "metric_values", "forward_backward",
+      "warmup",     "total",    "base_lr", "window_counts"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) names_add(&e->globals, names[i]);
+  for (uint32_t i = 0; i < e->plan->job->optimizers.len; i++)
+    names_add(&e->globals, optimizer_function(e, (int32_t)i));
+}
+
+void emit_program(Text *out, const Plan *plan, const EmitOptions *options) {
+  Emit e = {.plan = plan, .options = options, .target = options->target, .arena = plan->job->arena};
+  names_init(&e.globals, e.arena, NULL);
+  reserve_globals(&e);
+  name_leaves(&e);
+  Text steps = {0}, rest = {0};
+  program_write(&e, &plan->train, ROLE_train, 0, &steps);
+  text_add(&steps, "\n");
+  if (plan->counts.kernels.len) {
+    text_add(&steps,
+             "/* Denominators of the loss: what this micro-batch adds to those of the update */\n");
+    program_write(&e, &plan->counts, ROLE_counts, 0, &steps);
+    text_add(&steps, "\n");
+  }
+  if (plan->eval.kernels.len) {
+    text_add(&steps, "/* Adds this batch to the accumulators of the evaluation */\n");
+    program_write(&e, &plan->eval, ROLE_eval, 0, &steps);
+    text_add(&steps, "\n/* Metrics from the accumulators of all ranks */\n");
+    program_write(&e, &plan->finish, ROLE_finish, 0, &steps);
+    text_add(&steps, "\n");
+  }
+  for (uint32_t i = 0; i < plan->job->optimizers.len; i++) {
+    optimizer_write(&e, (int32_t)i, &rest);
+    text_add(&rest, "\n");
+  }
+  tables_write_late(&e, &rest);
+  text_add(&rest, "/* Factor on the base learning rate; step counts completed updates */\n");
+  program_write(&e, &plan->schedule, ROLE_schedule, 0, &rest);
+
+  write_header(&e, out);
+  write_title(out, "tables");
+  tables_write(&e, out);
+  text_add(
+      out,
+      "/* The job with all its defaults, as --spec prints it */\nstatic const char spec[] =\n    ");
+  write_string(out, plan->job->spec ? plan->job->spec : "", "    ");
+  text_add(out, ";\n\n");
+  write_title(out, "kernels");
+  write_functions(&e, out);
+  write_title(out, "one micro-batch");
+  text_add(out, steps.at);
+  write_title(out, "optimizer and schedule");
+  text_add(out, rest.at);
+  text_add(out, "\n");
+  write_title(out, "the job");
+  tables_write_job(&e, out);
+  text_add(out, "\nint main(int argc, char **argv) {\n  return ddp_main(&job, argc, argv);\n}\n");
+  text_free(&steps);
+  text_free(&rest);
+}

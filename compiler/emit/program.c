@@ -1,0 +1,373 @@
+/* Scheduled graphs as functions. First all kernels are made (so that their names are known), then the
+   calls, then the declarations of the memory that the calls name, which stand in front of them. */
+#include "program.h"
+#include "call.h"
+#include "die.h"
+#include "op.h"
+
+typedef struct Draw { /* random numbers of one site */
+  int64_t site;
+  const char *name;
+} Draw;
+
+typedef struct Scene { /* one function being written */
+  Emit *e;
+  const Program *p;
+  Role role;
+  Names names;
+  const char **memory; /* by Val: its name here, once used */
+  VEC(Val) order;      /* values with a name, in order of first use */
+  VEC(Draw) draws;
+  bool batch, accumulate, host;
+  bool inlined; /* a kernel's body stands here, not its call */
+} Scene;
+
+static bool on_step(const Scene *s) {
+  return s->role <= ROLE_counts;
+}
+
+int32_t leaf_home(const Plan *plan, int32_t leaf) {
+  while (plan->job->leaves.at[leaf].tied_to >= 0) leaf = plan->job->leaves.at[leaf].tied_to;
+  return leaf;
+}
+
+const Segment *program_segment(const Plan *plan, int32_t leaf) {
+  leaf = leaf_home(plan, leaf);
+  for (uint32_t i = 0; i < plan->segments.len; i++)
+    if (plan->segments.at[i].leaf == leaf) return &plan->segments.at[i];
+  die("leaf %d has no place in an arena", leaf);
+}
+
+/* ---------- what the arguments are called ---------- */
+
+static const char *wanted_name(const Scene *s, Val v) {
+  const ValuePlace *at = &s->p->places.at[v];
+  const Job *job = s->e->plan->job;
+  switch (at->home) {
+  case HOME_param:
+  case HOME_buffer:
+    return s->e->leaf_name[leaf_home(s->e->plan, at->index)];
+  case HOME_grad:
+    return arena_printf(s->e->arena, "d_%s", s->e->leaf_name[leaf_home(s->e->plan, at->index)]);
+  case HOME_input:
+    if (on_step(s)) return job->dataset.fields.at[at->index].name;
+    return "g";
+  case HOME_state:
+    return at->index < 0 ? "p" : at->name && *at->name ? at->name : "state";
+  default:
+    return at->name && *at->name ? at->name : "t";
+  }
+}
+
+static const char *memory_name(Scene *s, Val v) {
+  if (s->memory[v]) return s->memory[v];
+  /* several values may be one memory (a parameter read twice) */
+  const ValuePlace *at = &s->p->places.at[v];
+  for (uint32_t i = 0; i < s->order.len; i++) {
+    const ValuePlace *other = &s->p->places.at[s->order.at[i]];
+    bool by_index = at->home == HOME_param || at->home == HOME_buffer || at->home == HOME_input ||
+                    at->home == HOME_grad || at->home == HOME_state;
+    if (by_index && other->home == at->home && other->index == at->index)
+      return s->memory[v] = s->memory[s->order.at[i]];
+  }
+  bool leaf = at->home == HOME_param || at->home == HOME_buffer;
+  const char *wanted = wanted_name(s, v);
+  s->memory[v] = leaf ? wanted : names_add(&s->names, wanted);
+  vec_push(s->e->arena, &s->order, v);
+  return s->memory[v];
+}
+
+static const char *host_text(Scene *s, const Value *v) {
+  Arena *a = s->e->arena;
+  s->host = true;
+  const char *from = s->role == ROLE_optimizer ? "s" : "step";
+  if (v->op == OP_count) return arena_printf(a, "step->counts[%lld]", (long long)v->attr[0].as.i);
+  if (v->op == OP_share) return "step->share";
+  const char *name = v->attr[0].as.text;
+  const char *dot = strrchr(name, '.');
+  if (s->role == ROLE_finish && !strncmp(name, "sum.", 4))
+    return arena_printf(a, "sums[%s]", name + 4);
+  if (s->role == ROLE_schedule && !dot) return name;
+  if (s->role == ROLE_optimizer && !dot) return arena_printf(a, "s->%s", name);
+  check(dot && s->role != ROLE_finish && s->role != ROLE_schedule, "no host scalar `%s` here",
+        name);
+  return arena_printf(a, "%s->settings->%s", from, dot + 1);
+}
+
+static const char *draw_name(Scene *s, const Value *v) {
+  int64_t site = v->attr[op_attr(v->op, "site")].as.i;
+  for (uint32_t i = 0; i < s->draws.len; i++)
+    if (s->draws.at[i].site == site) return s->draws.at[i].name;
+  const char *path = graph_scope_path(s->e->arena, s->p->g, v->scope);
+  const char *name = names_add(&s->names, arena_printf(s->e->arena, "draw_%s", path));
+  vec_push(s->e->arena, &s->draws, (Draw){site, name});
+  return name;
+}
+
+static const char *operand_text(void *self, OperandKind kind, Val val) {
+  Scene *s = self;
+  switch (kind) {
+  case OPERAND_memory: {
+    const ValuePlace *at = &s->p->places.at[val];
+    if (at->home != HOME_out) return memory_name(s, val);
+    if (s->role == ROLE_schedule) return s->inlined ? "factor" : "&factor";
+    return arena_printf(s->e->arena, s->inlined ? "out[%d]" : "&out[%d]", at->index);
+  }
+  case OPERAND_sum: {
+    const char *of = s->role == ROLE_counts ? "counts" : "step->sums";
+    return arena_printf(s->e->arena, "&%s[%d]", of, s->p->places.at[val].index);
+  }
+  case OPERAND_host:
+    return host_text(s, value_at(s->p->g, val));
+  case OPERAND_draw:
+    return draw_name(s, value_at(s->p->g, val));
+  case OPERAND_batch:
+    s->batch = true;
+    return "B";
+  case OPERAND_accumulate:
+    s->accumulate = true;
+    return "step->accumulate";
+  }
+  die("unknown operand");
+}
+
+/* ---------- calls ---------- */
+
+static bool loop_free(const Kernel *k) {
+  return k->kind == KERNEL_nest && k->nest->loops.len == 0;
+}
+
+/* "/ * net.fc1, job.ddp:31 * /" in front of the kernels of one place of the job. */
+static void write_heading(Scene *s, const Kernel *k, Text *out, const char **last) {
+  Text t = {0};
+  Scope scope = 0;
+  if (k->kind == KERNEL_call)
+    scope = value_at(s->p->g, k->call)->scope;
+  else if (k->nest->roots.len)
+    scope = value_at(s->p->g, k->nest->roots.at[0].val)->scope;
+  if (scope) text_add(&t, graph_scope_path(s->e->arena, s->p->g, scope));
+  if (k->at.file) {
+    if (t.len) text_add(&t, ", ");
+    write_place(&t, k->at);
+  }
+  const char *text = t.len ? arena_strdup(s->e->arena, t.at) : "";
+  text_free(&t);
+  if (*text && (!*last || strcmp(*last, text))) text_addf(out, "  /* %s */\n", text);
+  *last = text;
+}
+
+static void write_ready(Scene *s, const Kernel *k, Text *out) {
+  if (s->role != ROLE_train) return;
+  for (uint32_t i = 0; i < k->grads_ready.len; i++)
+    text_addf(out, "  ddp_grad_ready(step, P_%s);\n", s->e->leaf_name[k->grads_ready.at[i]]);
+}
+
+static void write_kernel_call(Scene *s, const Kernel *k, const char *function,
+                              const Operands *operands, Text *out) {
+  if (k->kind == KERNEL_call) {
+    call_write(s->e, s->p, k, out, "  ", operand_text, s, ";\n");
+    Dim unused;
+    for (int i = 0; i <= value_at(s->p->g, k->call)->inputs; i++) { /* sizes may name B */
+      const Value *v = value_at(s->p->g, k->call);
+      Type t = i < v->inputs ? value_at(s->p->g, v->in[i])->type : v->type;
+      if (type_elements(t, &unused) && unused.per_batch) s->batch = true;
+    }
+    return;
+  }
+  if (!function) {
+    s->inlined = true;
+    kernel_inline(s->e, s->p, k, out, "  ", operand_text, s);
+    s->inlined = false;
+    return;
+  }
+  VEC(const char *) args = {0};
+  for (uint32_t i = 0; i < operands->len; i++)
+    vec_push(s->e->arena, &args, operand_text(s, operands->at[i].kind, operands->at[i].val));
+  write_call(out, "  ", function, args.at, args.len, ";\n");
+}
+
+/* ---------- declarations ---------- */
+
+static void declare(Text *out, const char *type, const char *name, const char *value, Type shape,
+                    bool read_only) {
+  Text t = {0};
+  text_addf(&t, "  %s%s *%s = %s;", read_only ? "const " : "", type, name, value);
+  text_addf(&t, "%*s /* ", t.len < 60 ? (int)(60 - t.len) : 0, "");
+  write_shape(&t, shape);
+  text_add(&t, " */\n");
+  text_add(out, t.at);
+  text_free(&t);
+}
+
+static bool is_written(const Scene *s, Val v) {
+  const ValuePlace *at = &s->p->places.at[v];
+  return at->home != HOME_input && at->home != HOME_param;
+}
+
+static void declare_memory(Scene *s, Val v, Text *out) {
+  Arena *a = s->e->arena;
+  const Plan *plan = s->e->plan;
+  const ValuePlace *at = &s->p->places.at[v];
+  Type type = value_at(s->p->g, v)->type;
+  const char *ctype = s->e->target->storage_type(type.dtype), *value = NULL;
+  switch (at->home) {
+  case HOME_input: {
+    value = on_step(s) ? arena_printf(a, "step->fields[%d]", at->index) : "s->g";
+    break;
+  }
+  case HOME_param: {
+    bool trained = plan->job->leaves.at[leaf_home(plan, at->index)].trained;
+    value = arena_printf(a, "step->%s + %lld", trained ? "params" : "frozen",
+                         (long long)program_segment(plan, at->index)->offset);
+    break;
+  }
+  case HOME_grad:
+    value =
+        arena_printf(a, "step->grads + %lld", (long long)program_segment(plan, at->index)->offset);
+    break;
+  case HOME_buffer:
+    value = arena_printf(a, "(%s *)(step->buffers + %lld)", ctype,
+                         (long long)program_segment(plan, at->index)->offset);
+    break;
+  case HOME_state:
+    value = at->index < 0 ? "s->p" : arena_printf(a, "s->state[%d]", at->index);
+    break;
+  case HOME_block:
+    value = arena_printf(a, "(%s *)(%sblock + %lld)", ctype, on_step(s) ? "step->" : "",
+                         (long long)at->offset);
+    break;
+  default:
+    die("a value without a place: %%%u", v);
+  }
+  declare(out, ctype, s->memory[v], value, type, !is_written(s, v));
+}
+
+static void declare_all(Scene *s, Text *out) {
+  static const struct {
+    Home home;
+    const char *title;
+  } parts[] = {
+      {HOME_input, NULL},       {HOME_param, "parameters"},
+      {HOME_buffer, "buffers"}, {HOME_grad, "gradients, in the order in which they become ready"},
+      {HOME_state, NULL},       {HOME_block, "activations: offsets in the block by lifetime"},
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    bool titled = !parts[i].title || !on_step(s);
+    for (uint32_t j = 0; j < s->order.len; j++) {
+      if (s->p->places.at[s->order.at[j]].home != parts[i].home) continue;
+      if (!titled) text_addf(out, "  /* %s */\n", parts[i].title);
+      titled = true;
+      declare_memory(s, s->order.at[j], out);
+    }
+  }
+  for (uint32_t i = 0; i < s->draws.len; i++)
+    text_addf(out,
+              "  const DdpDraw %s =\n      ddp_draw(step->seed, step->update, 0x%llxu, "
+              "step->sample);\n",
+              s->draws.at[i].name, (unsigned long long)s->draws.at[i].site);
+}
+
+/* ---------- whole functions ---------- */
+
+static void write_head(Scene *s, const char *name, Text *out) {
+  const Program *p = s->p;
+  switch (s->role) {
+  case ROLE_train:
+  case ROLE_eval:
+    text_addf(out, "static void %s(DdpStep *step) {\n", name);
+    break;
+  case ROLE_counts:
+    text_addf(out, "static void %s(const DdpStep *step, double *counts) {\n", name);
+    break;
+  case ROLE_optimizer:
+    text_addf(out, "static void %s(const DdpSegment *s) {\n", name);
+    break;
+  case ROLE_finish:
+    text_addf(out, "static void %s(const double *sums, double *out) {\n", name);
+    break;
+  case ROLE_schedule:
+    text_addf(out, "static double %s(double step, double warmup, double total, double base_lr) {\n",
+              name);
+    break;
+  }
+  if (!on_step(s) && s->role != ROLE_optimizer && p->block_bytes)
+    text_addf(out, "  _Alignas(64) char block[%lld];\n", (long long)p->block_bytes);
+}
+
+static void write_unused(const Scene *s, const char *body, Text *out) {
+  static const char *const schedule[] = {"step", "warmup", "total", "base_lr"};
+  if (s->role == ROLE_schedule) {
+    for (int i = 0; i < 4; i++) {
+      const char *at = body;
+      bool used = false;
+      size_t n = strlen(schedule[i]);
+      while (!used && (at = strstr(at, schedule[i]))) {
+        char after = at[n], before = at == body ? ' ' : at[-1];
+        used = !strchr("_abcdefghijklmnopqrstuvwxyz0123456789", after) &&
+               !strchr("_abcdefghijklmnopqrstuvwxyz0123456789", before);
+        at += n;
+      }
+      if (!used) text_addf(out, "  (void)%s;\n", schedule[i]);
+    }
+  }
+  if (s->role == ROLE_finish && !strstr(body, "sums[")) text_add(out, "  (void)sums;\n");
+}
+
+static void write_calls(Scene *s, Text *out) {
+  const Program *p = s->p;
+  const char **functions = ARENA_ARRAY(s->e->arena, const char *, p->kernels.len + 1);
+  Operands *operands = ARENA_ARRAY(s->e->arena, Operands, p->kernels.len + 1);
+  bool scalar = s->role == ROLE_finish || s->role == ROLE_schedule;
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    const Kernel *k = &p->kernels.at[i];
+    if (k->kind == KERNEL_nest && !(scalar && loop_free(k)))
+      functions[i] = kernel_function(s->e, p, k, &operands[i]);
+  }
+  names_init(&s->names, s->e->arena, &s->e->globals);
+  const char *last = NULL;
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    const Kernel *k = &p->kernels.at[i];
+    if (on_step(s)) write_heading(s, k, out, &last);
+    write_kernel_call(s, k, functions[i], &operands[i], out);
+    write_ready(s, k, out);
+  }
+}
+
+static const char *role_name(Scene *s, int32_t number) {
+  switch (s->role) {
+  case ROLE_train:
+    return "forward_backward";
+  case ROLE_eval:
+    return "evaluate";
+  case ROLE_counts:
+    return "window_counts";
+  case ROLE_finish:
+    return "metric_values";
+  case ROLE_schedule:
+    return "schedule";
+  case ROLE_optimizer:
+    return optimizer_function(s->e, number);
+  }
+  return "";
+}
+
+void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *out) {
+  Scene s = {.e = e, .p = p, .role = role};
+  s.memory = ARENA_ARRAY(e->arena, const char *, p->places.len + 1);
+  Text calls = {0};
+  write_calls(&s, &calls);
+  const char *body = calls.at ? calls.at : "";
+  write_head(&s, role_name(&s, number), out);
+  if (s.batch)
+    text_addf(out, "  const int64_t B = %s;\n", role == ROLE_optimizer ? "s->n" : "step->batch");
+  declare_all(&s, out);
+  write_unused(&s, body, out);
+  if (role == ROLE_schedule) text_add(out, "  double factor = 1;\n");
+  if (role == ROLE_counts)
+    text_addf(out, "  memset(counts, 0, sizeof *counts * %d);\n", e->plan->job->train_counts);
+  if (s.order.len && on_step(&s)) text_add(out, "\n");
+  text_add(out, body);
+  if (role == ROLE_schedule) text_add(out, "  return factor;\n");
+  text_add(out, "}\n");
+  text_free(&calls);
+}
