@@ -1,0 +1,179 @@
+/* Reverse mode on Job.train. In: OUT_loss over params, inputs and the rest. Out: OUT_grad for every
+   trained parameter that the loss reaches. Rules are texts of the op table; the values of a rule stand
+   in the scope of the op they belong to. Values are visited from the last to the first, and the right
+   input of an op before the left one, so that gradients of late layers, and of weights before those of
+   activations, come first. A trained parameter without a gradient is E0613, a missing rule E0616. */
+#include "diag.h"
+#include "die.h"
+#include "ops.h"
+#include "passes.h"
+#include "sema.h"
+
+typedef struct Grad {
+  Job *job;
+  Graph *g;
+  uint32_t n;      /* values of the forward graph */
+  bool *needed;    /* a trained parameter is upstream, along differentiable inputs */
+  Val *sum;        /* gradient so far; NO_VAL */
+  Val *leaf;       /* by leaf: gradient */
+  bool *leaf_seen; /* by leaf: the graph reads it */
+} Grad;
+
+static bool is_text(const char *rule, const char *special) {
+  return !strcmp(rule, special);
+}
+
+static bool passes(const Value *x, int i) {
+  const char *rule = op_def(x->op)->grad[i];
+  return !is_text(rule, GRAD_NONE) && !is_text(rule, GRAD_ZERO);
+}
+
+static int32_t owner(const Job *job, int32_t leaf) {
+  while (job->leaves.at[leaf].tied_to >= 0) leaf = job->leaves.at[leaf].tied_to;
+  return leaf;
+}
+
+static void find_needed(Grad *b) {
+  for (Val v = 1; v < b->n; v++) {
+    const Value *x = value_at(b->g, v);
+    if (x->op == OP_param) {
+      int32_t leaf = owner(b->job, (int32_t)x->attr[0].as.i);
+      b->leaf_seen[leaf] = true;
+      b->needed[v] = b->job->leaves.at[leaf].trained;
+    }
+    for (int i = 0; i < x->inputs; i++) b->needed[v] |= b->needed[x->in[i]] && passes(x, i);
+    if (dtype_category(x->type.dtype) != 'f') b->needed[v] = false;
+  }
+}
+
+/* ---------- shapes ---------- */
+
+static Val emit(Grad *b, OpKind op, Val in, const Attr *attrs, const Value *like) {
+  return ir_must(b->g, op, &in, 1, attrs, like->at, like->scope);
+}
+
+/* A rule gives a shape that broadcasts from or to the input's: sum or expand it to that. */
+static Val fit(Grad *b, Val c, Type want, const Value *like) {
+  Type have = value_at(b->g, c)->type;
+  if (have.rank > want.rank) {
+    Attr attrs[2] = {{.as.ints.len = have.rank - want.rank}, {.as.i = 0}};
+    for (int i = 0; i < have.rank - want.rank; i++) attrs[0].as.ints.at[i] = i;
+    c = emit(b, OP_sum, c, attrs, like);
+    have = value_at(b->g, c)->type;
+  }
+  Attr axes[2] = {{.as.ints.len = 0}, {.as.i = 1}};
+  int offset = want.rank - have.rank;
+  for (int i = 0; i < have.rank; i++) {
+    bool wide = !dim_equal(have.dim[i], want.dim[i + offset]) && dim_is(want.dim[i + offset], 1);
+    if (wide) axes[0].as.ints.at[axes[0].as.ints.len++] = i;
+  }
+  if (axes[0].as.ints.len) {
+    c = emit(b, OP_sum, c, axes, like);
+    have = value_at(b->g, c)->type;
+  }
+  bool same = have.rank == want.rank;
+  for (int i = 0; same && i < want.rank; i++) same = dim_equal(have.dim[i], want.dim[i]);
+  if (!same) {
+    Attr attrs[2] = {{.as.dims.len = want.rank}, {.as.ints.len = -1}};
+    for (int i = 0; i < want.rank; i++) attrs[0].as.dims.at[i] = want.dim[i];
+    c = emit(b, OP_expand, c, attrs, like);
+  }
+  if (value_at(b->g, c)->type.dtype == want.dtype) return c;
+  Attr dtype = {.as.i = (int64_t)want.dtype};
+  return emit(b, OP_cast, c, &dtype, like);
+}
+
+/* ---------- one value ---------- */
+
+static void contribute(Grad *b, Val *to, Val c) {
+  if (*to == NO_VAL) {
+    *to = c;
+    return;
+  }
+  const Value x = *value_at(b->g, c);
+  *to = ir_must(b->g, OP_add, (Val[]){*to, c}, 2, NULL, x.at, x.scope);
+}
+
+static void missing(Grad *b, const Value *x, int i) {
+  (void)b;
+  diag_report(DIAG_E0616, x->at, "`%s` has no gradient rule for its input %d", op_def(x->op)->name,
+              i + 1);
+  diag_help("`detach` the input if no gradient is meant to flow there");
+}
+
+static void visit(Grad *b, Val v) {
+  Val g = b->sum[v];
+  const Value x = *value_at(b->g, v);
+  if (g == NO_VAL || !b->needed[v]) return;
+  if (x.op == OP_param) {
+    contribute(b, &b->leaf[owner(b->job, (int32_t)x.attr[0].as.i)], g);
+    return;
+  }
+  for (int i = x.inputs - 1; i >= 0; i--) {
+    if (!b->needed[x.in[i]] || !passes(&x, i)) continue;
+    const char *rule = op_def(x.op)->grad[i];
+    if (is_text(rule, GRAD_MISSING)) {
+      missing(b, &x, i);
+      continue;
+    }
+    Val c = sema_eval_rule(b->g, rule, v, g, x.scope);
+    check(c != NO_VAL, "gradient rule of %s, input %d: %s", op_def(x.op)->name, i, rule);
+    contribute(b, &b->sum[x.in[i]], fit(b, c, value_at(b->g, x.in[i])->type, &x));
+  }
+}
+
+/* ---------- the whole ---------- */
+
+static Val find_loss(const Graph *g) {
+  for (uint32_t i = 0; i < g->outputs.len; i++) {
+    if (g->outputs.at[i].kind == OUT_loss) return g->outputs.at[i].value;
+  }
+  die("the training graph has no loss");
+}
+
+/* Gradients as outputs, in the order in which they become complete. */
+static void add_outputs(Grad *b) {
+  const Job *job = b->job;
+  uint32_t n = job->leaves.len;
+  bool *done = ARENA_ARRAY(job->arena, bool, n + 1);
+  for (;;) {
+    int32_t next = -1;
+    for (uint32_t i = 0; i < n; i++) {
+      if (done[i] || b->leaf[i] == NO_VAL) continue;
+      if (next < 0 || b->leaf[i] < b->leaf[next]) next = (int32_t)i;
+    }
+    if (next < 0) return;
+    done[next] = true;
+    graph_output(b->g, OUT_grad, next, b->leaf[next]);
+  }
+}
+
+static void report_missing(Grad *b) {
+  if (job_setting_is(b->job, "ddp_find_unused_parameters", "true")) return;
+  for (uint32_t i = 0; i < b->job->leaves.len; i++) {
+    const Leaf *leaf = &b->job->leaves.at[i];
+    if (leaf->buffer || !leaf->trained || leaf->tied_to >= 0 || b->leaf[i] != NO_VAL) continue;
+    diag_report(DIAG_E0613, leaf->at, "parameter `%s` gets no gradient: %s", leaf->name,
+                b->leaf_seen[i] ? "every way from it to `loss` is cut by `detach`, a comparison or "
+                                  "an index"
+                                : "the objective never uses it");
+    diag_help("`freeze %s` in the model block says that it is meant", leaf->name);
+  }
+}
+
+void pass_grad(Job *job) {
+  Graph *g = job->train;
+  Grad b = {.job = job, .g = g, .n = g->values.len};
+  b.needed = ARENA_ARRAY(job->arena, bool, b.n);
+  b.sum = ARENA_ARRAY(job->arena, Val, b.n);
+  b.leaf = ARENA_ARRAY(job->arena, Val, job->leaves.len + 1);
+  b.leaf_seen = ARENA_ARRAY(job->arena, bool, job->leaves.len + 1);
+  find_needed(&b);
+  Val loss = find_loss(g);
+  const Value top = *value_at(g, loss);
+  b.sum[loss] = ir_const(g, 1.0, top.type.dtype, top.at, top.scope);
+  for (Val v = b.n - 1; v > 0; v--) visit(&b, v);
+  report_missing(&b);
+  add_outputs(&b);
+  ir_verify(g, "grad");
+}
