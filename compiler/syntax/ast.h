@@ -58,7 +58,7 @@ typedef struct Arg {
 typedef LIST(Arg) ArgList;
 
 typedef struct Subscript {
-  enum { SUB_index, SUB_slice, SUB_ellipsis } kind;
+  enum SubscriptKind { SUB_index, SUB_slice, SUB_ellipsis } kind;
   Expr *start, *stop, *step; /* index: start only; NULL where left out */
   Span span;
 } Subscript;
@@ -99,7 +99,10 @@ struct Expr {
     MapList map;
   } as;
   const char *literal; /* int, float, percent: digits as typed; else NULL */
+  uint16_t depth;      /* levels of this expression, at most AST_DEPTH_MAX: recursion is safe */
+  uint16_t parens;     /* redundant parentheses around it; span holds them */
 };
+enum { AST_DEPTH_MAX = 1000 };
 
 /* ---------- types in signatures ---------- */
 typedef enum TypeKind {
@@ -155,6 +158,7 @@ typedef LIST(Formal) FormalList;
 /* `init Linear.weight`, `freeze h[0:6]`: member . member [slice] ... */
 typedef struct PathStep {
   const char *name;  /* NULL: a subscript */
+  const char *index, *suffix; /* of an indexed name, as in Name */
   Subscript sub;
   Span span;
 } PathStep;
@@ -212,7 +216,7 @@ typedef LIST(Setting) SettingList;
 
 /* ---------- datasets ---------- */
 typedef struct DataItem {
-  enum { DATA_error, DATA_let, DATA_field, DATA_split, DATA_transform } kind;
+  enum DataKind { DATA_error, DATA_let, DATA_field, DATA_split, DATA_transform } kind;
   Span span;
   Name name;            /* let, field, split; transform: split it belongs to, text NULL = all */
   Expr *value;          /* let, split */
@@ -227,7 +231,7 @@ typedef LIST(DataItem) DataList;
 typedef struct ModelItem ModelItem;
 typedef LIST(ModelItem *) ModelList;
 struct ModelItem {
-  enum { MODEL_error, MODEL_load, MODEL_freeze, MODEL_eval, MODEL_group, MODEL_tie, MODEL_init,
+  enum ModelKind { MODEL_error, MODEL_load, MODEL_freeze, MODEL_eval, MODEL_group, MODEL_tie, MODEL_init,
          MODEL_for } kind;
   Span span;
   Path path;          /* load: target (no steps = whole model); tie: left; init */
