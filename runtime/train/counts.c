@@ -1,0 +1,58 @@
+/* Counts of updates (semantics of the Trainer). In: samples, ranks, batch, accumulation, epochs. Out:
+   all counts, or why there is nothing to do. */
+#include "counts.h"
+#include "sampler.h"
+#include <math.h>
+#include <stddef.h>
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return a / b + (a % b > 0);
+}
+
+DdpError *ddp_counts_make(DdpCounts *out, const DdpCountsInput *in) {
+  DdpCounts c = {.accumulation = in->accumulation};
+  c.per_rank = ddp_sampler_count(in->samples, in->world, in->drop_last);
+  c.micro_batches = in->drop_last ? c.per_rank / in->batch : ceil_div(c.per_rank, in->batch);
+  c.updates = ceil_div(c.micro_batches, in->accumulation);
+  if (c.updates == 0) {
+    return ddp_error(
+        DDP_DATA,
+        "nothing to train on: %lld samples over %d rank%s are %lld each, fewer than one "
+        "batch of %lld, and dataloader_drop_last leaves the rest out",
+        (long long)in->samples, in->world, in->world == 1 ? "" : "s", (long long)c.per_rank,
+        (long long)in->batch);
+  }
+  if (in->max_steps > 0) {
+    c.total = in->max_steps;
+    c.epochs = ceil_div(c.total, c.updates);
+  } else {
+    double total = ceil(in->epochs * (double)c.updates);
+    if (total >= 0x1p62)
+      return ddp_error(DDP_USAGE, "num_train_epochs = %g is too large", in->epochs);
+    c.total = (int64_t)total;
+    c.epochs = (int64_t)ceil(in->epochs);
+  }
+  double warmup = in->warmup >= 1 ? floor(in->warmup) : ceil((double)c.total * in->warmup);
+  if (warmup > (double)c.total) {
+    return ddp_error(DDP_USAGE, "warmup_steps = %g is longer than the run of %lld updates",
+                     in->warmup, (long long)c.total);
+  }
+  c.warmup = (int64_t)warmup;
+  *out = c;
+  return NULL;
+}
+
+int64_t ddp_counts_interval(double value, int64_t total) {
+  double n = value < 1 ? ceil((double)total * value) : value;
+  return n < 1 ? 1 : n > 0x1p62 ? INT64_MAX : (int64_t)n;
+}
+
+int64_t ddp_counts_window(const DdpCounts *c, int64_t window) {
+  int64_t rest = c->micro_batches - window * c->accumulation;
+  return rest < c->accumulation ? rest : c->accumulation;
+}
+
+int64_t ddp_counts_batch(const DdpCounts *c, int64_t batch, int64_t micro_batch) {
+  int64_t rest = c->per_rank - micro_batch * batch;
+  return rest < batch ? rest : batch;
+}

@@ -1,0 +1,78 @@
+/* Exact evaluation: every sample of the split once, whatever the number of ranks. In: the model. Out:
+   metric values, the same bits for any number of ranks: batches have fixed bounds and their sums are
+   added in the order of the batches. */
+#include "run.h"
+#include "clock.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Evaluation {
+  int64_t samples, batches, rounds; /* rounds: batches of the busiest rank */
+  int n;                            /* sums of one batch */
+  int64_t *index;
+  double *mine, *all; /* [rounds][n], [world][rounds][n] */
+} Evaluation;
+
+static void one_batch(DdpRun *r, Evaluation *e, int64_t batch, double *sums) {
+  int64_t start = batch * r->job->eval_batch, n = e->samples - start;
+  if (n > r->job->eval_batch) n = r->job->eval_batch;
+  for (int64_t i = 0; i < n; i++) e->index[i] = r->sample[i] = start + i;
+  ddp_dataset_gather(r->data, r->job->eval_split, e->index, n, r->batch);
+  DdpStep step = {.batch = n,
+                  .fields = (const void *const *)r->batch,
+                  .sample = r->sample,
+                  .params = r->params,
+                  .frozen = r->frozen,
+                  .grads = r->grads,
+                  .buffers = r->buffers,
+                  .block = r->block,
+                  .counts = r->denominators,
+                  .share = (double)n / (double)e->samples,
+                  .seed = (uint64_t)r->set->seed,
+                  .update = r->update,
+                  .sums = sums,
+                  .settings = r->set};
+  r->job->evaluate(&step);
+}
+
+static DdpError *evaluate(DdpRun *r, Evaluation *e, double *metrics) {
+  int64_t bytes = e->rounds * e->n * (int64_t)sizeof(double);
+  e->index = malloc((size_t)(r->job->eval_batch + 1) * sizeof *e->index);
+  e->mine = calloc((size_t)bytes + 8, 1);
+  e->all = calloc((size_t)(bytes * r->world) + 8, 1);
+  if (!e->index || !e->mine || !e->all) return ddp_error(DDP_MEMORY, "out of memory");
+  for (int64_t k = 0; k < e->rounds; k++) {
+    int64_t batch = k * r->world + r->rank;
+    if (batch < e->batches) one_batch(r, e, batch, e->mine + k * e->n);
+  }
+  if (r->world > 1) {
+    DDP_TRY(ddp_group_all_gather(r->group, e->mine, e->all, bytes, "sums of the evaluation"));
+  } else {
+    memcpy(e->all, e->mine, (size_t)bytes);
+  }
+  memset(r->sums, 0, (size_t)e->n * sizeof(double));
+  for (int64_t b = 0; b < e->batches; b++) {
+    const double *part = e->all + ((b % r->world) * e->rounds + b / r->world) * e->n;
+    for (int i = 0; i < e->n; i++) r->sums[i] += part[i];
+  }
+  r->job->metric_values(r->sums, metrics);
+  return NULL;
+}
+
+DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
+                       int64_t *steps) {
+  double begin = ddp_clock();
+  ddp_group_at(r->group, r->update, "evaluation");
+  DDP_TRY(run_broadcast_buffers(r));
+  Evaluation e = {.samples = ddp_dataset_rows(r->data, r->job->eval_split), .n = r->job->n_sums};
+  e.batches = (e.samples + r->job->eval_batch - 1) / r->job->eval_batch;
+  e.rounds = (e.batches + r->world - 1) / r->world;
+  DdpError *error = evaluate(r, &e, metrics);
+  free(e.index);
+  free(e.mine);
+  free(e.all);
+  *seconds = ddp_clock() - begin;
+  *samples = e.samples;
+  *steps = e.rounds;
+  return error;
+}

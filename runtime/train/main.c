@@ -1,0 +1,242 @@
+/* ddp_main: the whole life of a process. In: the job's tables and the command line. Out: an exit code;
+   0 when the run did what it was asked, else the class of the first error. */
+#include "clock.h"
+#include "env.h"
+#include "file.h"
+#include "log.h"
+#include "report.h"
+#include "run.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static void print_version(const DdpJob *job) {
+  printf("%s, compiled by %s for %s\nspec %016llx  plan %016llx\n", job->name, job->compiler,
+         job->march, (unsigned long long)job->spec_hash, (unsigned long long)job->plan_hash);
+}
+
+static void print_help(const DdpJob *job, const DdpConfig *c, const char *program) {
+  printf("%s: trains %s (%s)\n\nusage: %s [--key value ...]\n\n", program, job->name, job->compiler,
+         program);
+  printf("%s\n", ddp_launch_help);
+  ddp_config_help(c, stdout);
+}
+
+/* Questions that need no ranks are answered before any are started. */
+static bool answer_early(const DdpJob *job, int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    const char *a = argv[i];
+    if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
+      DdpConfig c;
+      DdpError *error = ddp_config_read(&c, job, 1, argv);
+      print_help(job, &c, argv[0]);
+      ddp_error_free(error);
+      ddp_config_free(&c);
+      return true;
+    }
+    if (strcmp(a, "--help-env") == 0 || strcmp(a, "--help_env") == 0)
+      return ddp_env_help(stdout), true;
+    if (strcmp(a, "--version") == 0) return print_version(job), true;
+    if (strcmp(a, "--spec") == 0) return fputs(job->spec, stdout), true;
+  }
+  return false;
+}
+
+static DdpError *group_open(DdpRun *r) {
+  char *text = ddp_config_agreement(r->config);
+  if (!text) return ddp_error(DDP_MEMORY, "out of memory");
+  uint64_t hash = XXH64(text, strlen(text), r->job->plan_hash ^ (r->job->spec_hash * 3));
+  DdpGroupOptions options = {.backend = r->set->ddp_backend,
+                             .intra_node_backend = strcmp(r->set->intra_node, "backend") == 0,
+                             .timeout = (double)r->set->ddp_timeout,
+                             .program_hash = hash,
+                             .program_text = text};
+  DdpError *error = ddp_group_open(&r->group, r->launch, &options);
+  free(text);
+  if (error) return error;
+  r->rank = ddp_group_rank(r->group);
+  r->world = ddp_group_world(r->group);
+  ddp_log_rank(r->rank, r->world);
+  return NULL;
+}
+
+/* Every rank must have read the same data. */
+static DdpError *data_compare(DdpRun *r) {
+  uint64_t mine = ddp_dataset_hash(r->data);
+  uint64_t *all = calloc((size_t)r->world, sizeof *all);
+  if (!all) return ddp_error(DDP_MEMORY, "out of memory");
+  DdpError *error =
+      ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine, "hash of the data");
+  for (int i = 1; i < r->world && !error; i++) {
+    if (all[i] != all[0]) {
+      error = ddp_error_rank(
+          DDP_DATA, i,
+          "rank %d read other data than rank 0: the files differ; copy them again or "
+          "give --data_root",
+          i);
+      r->quiet = r->rank != 0;
+    }
+  }
+  free(all);
+  return error;
+}
+
+static DdpError *data_open(DdpRun *r) {
+  DdpError *error = ddp_dataset_load(&r->data, r->job, r->set->data_root);
+  DDP_TRY(run_agree(r, error, "reading data"));
+  if (r->world > 1) DDP_TRY(data_compare(r));
+  if (r->rank == 0 && ddp_dataset_dropped(r->data)) {
+    ddp_log(DDP_LOG_info, "%lld rows with missing values were left out",
+            (long long)ddp_dataset_dropped(r->data));
+  }
+  return NULL;
+}
+
+static DdpError *counts_open(DdpRun *r) {
+  const DdpSettings *s = r->set;
+  DdpCountsInput in = {.samples = ddp_dataset_rows(r->data, "train"),
+                       .world = r->world,
+                       .batch = r->job->train_batch,
+                       .accumulation = s->gradient_accumulation_steps,
+                       .drop_last = s->dataloader_drop_last == 1,
+                       .epochs = s->num_train_epochs,
+                       .max_steps = s->max_steps,
+                       .warmup = s->warmup_steps};
+  if (in.samples < 0) return ddp_error(DDP_DATA, "the job has no split named train");
+  if (strcmp(s->eval_strategy, "no") != 0 && !r->job->evaluate) {
+    r->quiet = r->rank != 0;
+    return ddp_error(DDP_USAGE,
+                     "eval_strategy = %s: this binary has no evaluation; its job declares no "
+                     "split to evaluate on",
+                     s->eval_strategy);
+  }
+  DdpError *error = ddp_counts_make(&r->counts, &in);
+  if (error) {
+    r->quiet = r->rank != 0;
+    return error;
+  }
+  int64_t seed = s->data_seed == DDP_NONE_INT ? s->seed : s->data_seed;
+  bool shuffle = strcmp(s->train_sampling_strategy, "sequential") != 0;
+  return ddp_sampler_open(&r->sampler, in.samples, r->world, r->rank, shuffle, in.drop_last,
+                          (uint64_t)seed);
+}
+
+static DdpError *weights_open(DdpRun *r) {
+  DDP_TRY(run_init_weights(r));
+  if (r->config->init_from) {
+    DdpError *error = r->rank == 0 ? run_load(r, r->config->init_from) : NULL;
+    DDP_TRY(run_agree(r, error, "loading weights"));
+  }
+  return run_broadcast_model(r);
+}
+
+static void banner(const DdpRun *r) {
+  char ranks[120] = "1 rank";
+  if (r->world > 1) {
+    snprintf(ranks, sizeof ranks, "%d ranks (%s, %s)", r->world,
+             r->launch->by ? r->launch->by : "?", ddp_group_path(r->group));
+  }
+  ddp_log(
+      DDP_LOG_info,
+      "%s: %s, %d thread%s each; %lld samples, %lld a rank; global batch %lld = %lld x %lld x %d; "
+      "%lld updates an epoch, %lld in all",
+      r->job->name, ranks, r->threads, r->threads == 1 ? "" : "s", (long long)r->sampler.samples,
+      (long long)r->counts.per_rank,
+      (long long)(r->job->train_batch * r->counts.accumulation * r->world),
+      (long long)r->job->train_batch, (long long)r->counts.accumulation, r->world,
+      (long long)r->counts.updates, (long long)r->counts.total);
+}
+
+static DdpError *run_start(DdpRun *r) {
+  DDP_TRY(group_open(r));
+  DDP_TRY(run_set_threads(r));
+  if (!r->config->init_only) {
+    DDP_TRY(data_open(r));
+    DDP_TRY(counts_open(r));
+  }
+  DDP_TRY(run_memory_open(r));
+  DDP_TRY(weights_open(r));
+  if (r->config->init_only) {
+    DDP_TRY(run_save(r, r->output));
+    if (r->rank == 0) printf("initial weights: %s/model.safetensors\n", r->output);
+    return NULL;
+  }
+  if (r->world > 1) {
+    double cap = r->set->ddp_bucket_cap_mb == DDP_NONE_INT ? 0 : (double)r->set->ddp_bucket_cap_mb;
+    DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, cap));
+  }
+  if (r->rank == 0) banner(r);
+  DdpError *error = r->rank == 0 ? report_open(&r->report, r) : NULL;
+  DDP_TRY(run_agree(r, error, "opening the log"));
+  return run_train(r);
+}
+
+static void run_end(DdpRun *r, const DdpError *error) {
+  report_close(r->report);
+  if (r->reducer) ddp_reducer_close(r->reducer);
+  ddp_sampler_close(&r->sampler);
+  ddp_dataset_free(r->data);
+  if (r->group && error && error->klass != DDP_STOPPED)
+    ddp_group_abort(r->group, error);
+  else if (r->group)
+    ddp_group_close(r->group);
+  run_memory_close(r);
+}
+
+static int finish(const DdpLaunch *launch, DdpError *error, bool quiet) {
+  if (!error) return 0;
+  int code = (int)error->klass;
+  if (!quiet)
+    ddp_log(error->klass == DDP_STOPPED ? DDP_LOG_info : DDP_LOG_error, "%s", error->message);
+  ddp_launch_report(launch, error);
+  ddp_error_free(error);
+  return code;
+}
+
+static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char **argv) {
+  DdpConfig config;
+  ddp_log_rank(launch->rank, launch->world);
+  DdpError *error = ddp_config_read(&config, job, argc, argv);
+  bool quiet = error && launch->rank != 0; /* all ranks have the same command line */
+  if (!error && config.print_config) {
+    if (launch->rank == 0) ddp_config_print(&config, stdout);
+  } else if (!error) {
+    const char *output = config.settings.output_dir ? config.settings.output_dir : "trainer_output";
+    DdpRun r = {.job = job,
+                .config = &config,
+                .set = &config.settings,
+                .launch = launch,
+                .device = &ddp_device_cpu,
+                .rank = launch->rank,
+                .world = launch->world,
+                .threads = 1,
+                .output = output};
+    error = run_start(&r);
+    run_end(&r, error);
+    quiet = r.quiet;
+  }
+  int code = finish(launch, error, quiet);
+  ddp_config_free(&config);
+  return code;
+}
+
+int ddp_main(const DdpJob *job, int argc, char **argv) {
+  DdpLaunch launch = {.world = 1, .local_world = 1};
+  int parent_exit = -1;
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  if (job->abi != DDP_JOB_ABI) {
+    ddp_log(DDP_LOG_error,
+            "the program and the runtime library have different versions (%d, %d); "
+            "compile the job again",
+            job->abi, DDP_JOB_ABI);
+    return DDP_FAILED;
+  }
+  if (answer_early(job, argc, argv)) return 0;
+  DdpError *error = ddp_launch(&argc, argv, &launch, &parent_exit);
+  if (error) return finish(&launch, error, false);
+  if (parent_exit >= 0) return parent_exit;
+  return run_rank(job, &launch, argc, argv);
+}

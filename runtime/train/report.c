@@ -1,0 +1,235 @@
+/* The log and what is seen of it. In: numbers of the loop. Out: JSON lines with the Trainer's names in
+   full precision, plain lines with a few digits, a progress line on terminals. */
+#include "report.h"
+#include "clock.h"
+#include "file.h"
+#include "log.h"
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct DdpReport {
+  FILE *log;
+  char *path;
+  char *line; /* JSON under construction */
+  size_t line_size;
+  FILE *json;
+  bool progress, plain, jsonl;
+  double begun, drawn;
+  char last_eval[200];
+};
+
+const char *report_real(double v, char text[32]) {
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, 32, "%.*g", digits, v);
+    if (strtod(text, NULL) == v) break;
+  }
+  return text;
+}
+
+static void put_name(DdpReport *p, const char *name) {
+  fprintf(p->json, "%s\"%s\": ", ftell(p->json) > 1 ? ", " : "", name);
+}
+
+static void put_real(DdpReport *p, const char *name, double v) {
+  char text[32];
+  put_name(p, name);
+  fputs(isfinite(v) ? report_real(v, text) : "null", p->json);
+}
+
+static void put_int(DdpReport *p, const char *name, int64_t v) {
+  put_name(p, name);
+  fprintf(p->json, "%lld", (long long)v);
+}
+
+static void put_text(DdpReport *p, const char *name, const char *v) {
+  json_t *value = json_string(v);
+  char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+  put_name(p, name);
+  fputs(quoted ? quoted : "null", p->json);
+  free(quoted);
+  json_decref(value);
+}
+
+static DdpError *line_begin(DdpReport *p) {
+  p->json = open_memstream(&p->line, &p->line_size);
+  if (!p->json) return ddp_error(DDP_MEMORY, "out of memory");
+  fputc('{', p->json);
+  return NULL;
+}
+
+static DdpError *line_end(DdpReport *p) {
+  fputs("}\n", p->json);
+  fclose(p->json);
+  p->json = NULL;
+  bool written = fputs(p->line, p->log) >= 0 && fflush(p->log) == 0;
+  int number = errno;
+  if (p->jsonl) {
+    fputs(p->line, stdout);
+    fflush(stdout);
+  }
+  free(p->line);
+  p->line = NULL;
+  return written ? NULL : ddp_file_error("write", p->path, number);
+}
+
+static void put_identity(DdpReport *p, const DdpRun *r) {
+  const DdpJob *job = r->job;
+  char hash[2][20];
+  snprintf(hash[0], sizeof hash[0], "%016llx", (unsigned long long)job->spec_hash);
+  snprintf(hash[1], sizeof hash[1], "%016llx", (unsigned long long)job->plan_hash);
+  put_text(p, "job", job->name);
+  put_text(p, "compiler", job->compiler);
+  put_text(p, "spec_hash", hash[0]);
+  put_text(p, "plan_hash", hash[1]);
+  if (r->set->run_name) put_text(p, "run_name", r->set->run_name);
+  put_int(p, "world_size", r->world);
+  put_text(p, "launcher", r->launch->by ? r->launch->by : "none");
+  put_text(p, "path", r->world > 1 ? ddp_group_path(r->group) : "one rank");
+  put_int(p, "threads", r->threads);
+  put_int(p, "seed", r->set->seed);
+  put_int(p, "train_samples", r->sampler.samples);
+  put_int(p, "global_batch", job->train_batch * r->counts.accumulation * r->world);
+  put_int(p, "updates_per_epoch", r->counts.updates);
+  put_int(p, "max_steps", r->counts.total);
+  put_name(p, "memory_bytes");
+  fputc('{', p->json);
+  for (int i = 0; i < DDP_MEMORY_KIND_COUNT; i++) {
+    fprintf(p->json, "%s\"%s\": %lld", i ? ", " : "", ddp_memory_name((DdpMemoryKind)i),
+            (long long)ddp_memory_used((DdpMemoryKind)i));
+  }
+  fputc('}', p->json);
+}
+
+DdpError *report_open(DdpReport **out, const DdpRun *r) {
+  DdpReport *p = calloc(1, sizeof *p);
+  if (!p) return ddp_error(DDP_MEMORY, "out of memory");
+  *out = p;
+  const char *format = r->set->log_format;
+  p->jsonl = strcmp(format, "jsonl") == 0;
+  p->plain = !p->jsonl;
+  p->progress = strcmp(format, "auto") == 0 && r->set->disable_tqdm != 1 && isatty(STDERR_FILENO);
+  p->begun = ddp_clock();
+  DDP_TRY(ddp_file_make_folder(r->output));
+  p->path = ddp_file_join(r->output, "log.jsonl");
+  if (!p->path) return ddp_error(DDP_MEMORY, "out of memory");
+  p->log = fopen(p->path, "we");
+  if (!p->log) return ddp_file_error("create", p->path, errno);
+  DDP_TRY(line_begin(p));
+  put_identity(p, r);
+  return line_end(p);
+}
+
+/* Plain lines must not run into the progress line. */
+static void say(DdpReport *p, const char *line) {
+  if (!p->plain) return;
+  if (p->progress) ddp_log_progress("");
+  puts(line);
+  fflush(stdout);
+}
+
+DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch) {
+  char line[256];
+  if (!p) return NULL;
+  snprintf(line, sizeof line,
+           "step %lld/%lld  epoch %.4g  loss %.4g  grad_norm %.4g  learning_rate %.4g",
+           (long long)r->update, (long long)r->counts.total, epoch, loss, r->last_norm, r->last_lr);
+  say(p, line);
+  DDP_TRY(line_begin(p));
+  put_real(p, "loss", loss);
+  put_real(p, "grad_norm", r->last_norm);
+  put_real(p, "learning_rate", r->last_lr);
+  put_real(p, "epoch", epoch);
+  put_int(p, "step", r->update);
+  return line_end(p);
+}
+
+DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, double epoch,
+                      double seconds, int64_t samples, int64_t steps) {
+  char line[400], name[80];
+  if (!p) return NULL;
+  p->last_eval[0] = 0;
+  for (int i = 0; i < r->job->n_metrics; i++) {
+    size_t used = strlen(p->last_eval);
+    snprintf(p->last_eval + used, sizeof p->last_eval - used, "%seval_%s %.4g", i ? "  " : "",
+             r->job->metrics[i], metrics[i]);
+  }
+  snprintf(line, sizeof line, "step %lld/%lld  epoch %.4g  %s  (%lld samples, %.2f s)",
+           (long long)r->update, (long long)r->counts.total, epoch, p->last_eval,
+           (long long)samples, seconds);
+  say(p, line);
+  DDP_TRY(line_begin(p));
+  for (int i = 0; i < r->job->n_metrics; i++) {
+    snprintf(name, sizeof name, "eval_%s", r->job->metrics[i]);
+    put_real(p, name, metrics[i]);
+  }
+  put_real(p, "eval_runtime", seconds);
+  put_real(p, "eval_samples_per_second", (double)samples / (seconds > 0 ? seconds : 1e-9));
+  put_real(p, "eval_steps_per_second", (double)steps / (seconds > 0 ? seconds : 1e-9));
+  put_real(p, "epoch", epoch);
+  put_int(p, "step", r->update);
+  return line_end(p);
+}
+
+static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *stopped) {
+  char line[1200];
+  if (p->progress) ddp_log_progress("");
+  if (stopped) {
+    snprintf(line, sizeof line, "stopped by %s after update %lld of %lld; log: %s", stopped,
+             (long long)r->update, (long long)r->counts.total, p->path);
+  } else {
+    snprintf(line, sizeof line,
+             "%lld updates in %.2f s%s%s; weights: %s/model.safetensors; log: %s",
+             (long long)r->update, seconds, p->last_eval[0] ? "; " : "", p->last_eval, r->output,
+             p->path);
+  }
+  say(p, line);
+}
+
+DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epoch,
+                     const char *stopped) {
+  if (!p) return NULL;
+  double seconds = ddp_clock() - p->begun;
+  DDP_TRY(line_begin(p));
+  put_real(p, "train_runtime", seconds);
+  put_real(p, "train_samples_per_second", (double)r->samples_seen / (seconds > 0 ? seconds : 1e-9));
+  put_real(p, "train_steps_per_second", (double)r->update / (seconds > 0 ? seconds : 1e-9));
+  put_real(p, "train_loss", mean_loss);
+  put_real(p, "communication_wait", r->exposed);
+  put_real(p, "epoch", epoch);
+  put_int(p, "step", r->update);
+  if (stopped) put_text(p, "stopped_by", stopped);
+  DDP_TRY(line_end(p));
+  say_end(p, r, seconds, stopped);
+  return NULL;
+}
+
+void report_progress(DdpReport *p, const DdpRun *r, double loss) {
+  if (!p || !p->progress) return;
+  double now = ddp_clock();
+  if (now - p->drawn < 0.1 && r->update < r->counts.total) return;
+  p->drawn = now;
+  double per = (now - p->begun) / (double)(r->update ? r->update : 1);
+  int64_t left = (int64_t)(per * (double)(r->counts.total - r->update));
+  char line[200];
+  snprintf(line, sizeof line,
+           "%3d%%  %lld/%lld  loss %.4g  %.3g updates/s  %lld:%02lld:%02lld left",
+           (int)(100 * r->update / r->counts.total), (long long)r->update,
+           (long long)r->counts.total, loss, 1 / (per > 0 ? per : 1e-9), (long long)(left / 3600),
+           (long long)(left / 60 % 60), (long long)(left % 60));
+  ddp_log_progress(line);
+}
+
+void report_close(DdpReport *p) {
+  if (!p) return;
+  if (p->progress) ddp_log_progress("");
+  if (p->json) fclose(p->json);
+  if (p->log) fclose(p->log);
+  free(p->line);
+  free(p->path);
+  free(p);
+}

@@ -1,0 +1,101 @@
+/* One run of a job on one rank: what the parts of the loop share. Private to this folder. */
+#ifndef DDP_TRAIN_RUN_H
+#define DDP_TRAIN_RUN_H
+#include "config.h"
+#include "counts.h"
+#include "dataset.h"
+#include "ddp/job.h"
+#include "device.h"
+#include "group.h"
+#include "launch.h"
+#include "reducer.h"
+#include "sampler.h"
+
+enum { DDP_MAX_STATES = 4 };
+
+typedef struct DdpReport DdpReport;
+
+typedef struct DdpRun {
+  const DdpJob *job;
+  const DdpConfig *config;
+  const DdpSettings *set;
+  const DdpLaunch *launch;
+  const DdpDevice *device;
+  DdpGroup *group;
+  int rank, world;
+  int threads;
+  bool quiet;         /* another rank says why this run ends */
+  const char *output; /* folder */
+
+  DdpDataset *data;
+  DdpCounts counts;
+  DdpSampler sampler;
+
+  /* arenas, in the plan's layout */
+  float *params, *grads, *frozen, *state[DDP_MAX_STATES];
+  char *buffers, *block;
+  int64_t param_count, grad_count, frozen_count, state_count[DDP_MAX_STATES]; /* elements */
+  int64_t buffer_bytes, block_bytes;
+  void **batch;         /* [n_fields] gathered samples */
+  int64_t *batch_bytes; /* [n_fields] */
+  int64_t *sample;      /* [largest batch] */
+  double *denominators; /* [n_counts] of the window */
+  double *sums;         /* [n_sums or 1] */
+  DdpReducer *reducer;  /* NULL: one rank */
+  int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
+  double *agreement;    /* [3 + n_tensors + 2 n_counts + world] small sums between ranks */
+
+  int64_t update;       /* finished ones */
+  int64_t samples_seen; /* by all ranks */
+  double exposed;       /* seconds spent waiting for gradients */
+  double last_lr, last_norm;
+  DdpReport *report;
+} DdpRun;
+
+/* ---- setup.c: memory, initial weights */
+DdpError *run_memory_open(DdpRun *r);
+void run_memory_close(DdpRun *r);
+DdpError *run_init_weights(DdpRun *r);
+/* Rank 0's parameters, frozen parameters and buffers to all. */
+DdpError *run_broadcast_model(DdpRun *r);
+DdpError *run_broadcast_buffers(DdpRun *r);
+/* Memory of a tensor. */
+void *run_tensor(const DdpRun *r, const DdpTensor *t);
+/* All ranks learn whether one of them failed: returns its own error, or on the others one that blames
+   the first rank that failed (r->quiet is then set). Collective. */
+DdpError *run_agree(DdpRun *r, DdpError *mine, const char *what);
+
+/* ---- window.c: one update's forward and backward passes */
+typedef struct DdpWindowResult {
+  double loss; /* of all ranks */
+  bool finite;
+  bool stop; /* a signal reached some rank */
+} DdpWindowResult;
+/* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards. */
+DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
+
+/* ---- update.c: norm, clipping, optimizer */
+/* Combines loss, stop flag and norms of all ranks; fills last_norm, last_lr. Then the step. */
+DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
+/* The schedule's factor on the base rates, after `update` finished updates. */
+double run_rate_factor(const DdpRun *r, int64_t update);
+
+/* ---- evaluate.c */
+DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
+                       int64_t *steps);
+
+/* ---- checkpoint.c */
+/* <folder>/model.safetensors by rank 0, then everybody waits for it. */
+DdpError *run_save(DdpRun *r, const char *folder);
+DdpError *run_load(DdpRun *r, const char *path); /* rank 0 only */
+
+/* ---- loop.c: from the first update to the last */
+DdpError *run_train(DdpRun *r);
+
+/* ---- threads.c */
+DdpError *run_set_threads(DdpRun *r);
+
+/* ---- signals.c */
+void run_signals_catch(void);
+int run_signal(void); /* 0: none */
+#endif

@@ -1,0 +1,32 @@
+/* Files of tensors in the safetensors format, as the Python library writes and reads them. */
+#ifndef DDP_TRAIN_SAFETENSORS_H
+#define DDP_TRAIN_SAFETENSORS_H
+#include "ddp/job.h"
+#include "ddp/status.h"
+
+typedef struct DdpSafeTensor {
+  const char *name;
+  DdpDType dtype;
+  int32_t rank;
+  const int64_t *shape;
+  const void *data; /* row-major */
+  int64_t bytes;
+} DdpSafeTensor;
+
+/* Atomically. Reorders `tensors` (larger elements first, then type and name). aliases: pairs of names
+   (alias, tensor in the file), kept in the metadata; NULL-terminated or NULL. */
+DdpError *ddp_safetensors_write(const char *path, DdpSafeTensor *tensors, int n,
+                                const char *const *aliases);
+
+typedef struct DdpSafeFile DdpSafeFile;
+/* Reads and checks the header: sizes, no gap, no overlap, nothing beyond. */
+DdpError *ddp_safetensors_open(DdpSafeFile **out, const char *path);
+int ddp_safetensors_count(const DdpSafeFile *f);
+const char *ddp_safetensors_name(const DdpSafeFile *f, int i);
+/* Index of a name, or -1. */
+int ddp_safetensors_find(const DdpSafeFile *f, const char *name);
+/* Reads one tensor after comparing type and shape. */
+DdpError *ddp_safetensors_read(DdpSafeFile *f, const char *name, DdpDType dtype, int32_t rank,
+                               const int64_t *shape, void *into);
+void ddp_safetensors_close(DdpSafeFile *f);
+#endif

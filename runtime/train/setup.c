@@ -1,0 +1,241 @@
+/* Memory of a run and what stands in it before the first update. In: the job's tables. Out: arenas in
+   the plan's layout, the same weights on every rank. */
+#include "run.h"
+#include "log.h"
+#include "rng.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t dtype_bytes[] = {
+#define DTYPE(name, ctype, bytes, category, st) bytes,
+#include "dtype.def"
+};
+
+static DdpError *arena_open(DdpRun *r, const DdpArenaInfo *a) {
+  int64_t bytes = a->elements * dtype_bytes[a->dtype];
+  void *p = NULL;
+  bool floats = a->dtype == DDP_f32;
+  switch (a->role) {
+  case DDP_ROLE_param:
+    if (!floats) break;
+    DDP_TRY(r->device->alloc(DDP_MEMORY_params, (size_t)bytes, &p));
+    r->params = p;
+    r->param_count = a->elements;
+    return NULL;
+  case DDP_ROLE_grad:
+    if (!floats) break;
+    DDP_TRY(ddp_group_alloc(r->group, (size_t)bytes, &p));
+    ddp_memory_count(DDP_MEMORY_grads, bytes);
+    r->grads = p;
+    r->grad_count = a->elements;
+    return NULL;
+  case DDP_ROLE_state:
+    if (!floats || a->state < 0 || a->state >= DDP_MAX_STATES) break;
+    DDP_TRY(r->device->alloc(DDP_MEMORY_state, (size_t)bytes, &p));
+    r->state[a->state] = p;
+    r->state_count[a->state] = a->elements;
+    return NULL;
+  case DDP_ROLE_frozen:
+    if (!floats) break;
+    DDP_TRY(r->device->alloc(DDP_MEMORY_frozen, (size_t)bytes, &p));
+    r->frozen = p;
+    r->frozen_count = a->elements;
+    return NULL;
+  case DDP_ROLE_buffer:
+    DDP_TRY(r->device->alloc(DDP_MEMORY_buffers, (size_t)bytes, &p));
+    r->buffers = p;
+    r->buffer_bytes = bytes;
+    return NULL;
+  case DDP_ROLE_param_bf16:
+    break;
+  }
+  return ddp_error(DDP_FAILED, "memory of role %d in %lld-byte elements is not supported yet",
+                   (int)a->role, (long long)dtype_bytes[a->dtype]);
+}
+
+static DdpError *batch_open(DdpRun *r) {
+  const DdpJob *job = r->job;
+  int64_t most =
+      job->evaluate && job->eval_batch > job->train_batch ? job->eval_batch : job->train_batch;
+  r->batch = calloc((size_t)job->n_fields + 1, sizeof *r->batch);
+  r->batch_bytes = calloc((size_t)job->n_fields + 1, sizeof *r->batch_bytes);
+  r->sample = calloc((size_t)most + 1, sizeof *r->sample);
+  if (!r->batch || !r->batch_bytes || !r->sample) return ddp_error(DDP_MEMORY, "out of memory");
+  for (int32_t i = 0; i < job->n_fields; i++) {
+    const DdpField *f = &job->fields[i];
+    if (!f->used) continue;
+    r->batch_bytes[i] = most * f->elements * dtype_bytes[f->dtype];
+    DDP_TRY(r->device->host_alloc(DDP_MEMORY_batch, (size_t)r->batch_bytes[i], &r->batch[i]));
+  }
+  return NULL;
+}
+
+/* Which rank computes which tensor's norm: large ones first, each to the rank with least to do. */
+static DdpError *norms_share(DdpRun *r) {
+  int32_t n = r->job->n_tensors;
+  int64_t *load = calloc((size_t)r->world, sizeof *load);
+  r->norm_owner = malloc((size_t)(n + 1) * sizeof *r->norm_owner);
+  if (!load || !r->norm_owner) {
+    free(load);
+    return ddp_error(DDP_MEMORY, "out of memory");
+  }
+  for (int32_t i = 0; i < n; i++) r->norm_owner[i] = -1;
+  for (int32_t done = 0; done < r->job->n_ready; done++) {
+    int32_t largest = -1, rank = 0;
+    for (int32_t k = 0; k < r->job->n_ready; k++) {
+      int32_t t = r->job->ready[k];
+      if (r->norm_owner[t] >= 0) continue;
+      if (largest < 0 || r->job->tensors[t].elements > r->job->tensors[largest].elements)
+        largest = t;
+    }
+    if (largest < 0) break;
+    for (int32_t k = 1; k < r->world; k++) {
+      if (load[k] < load[rank]) rank = k;
+    }
+    r->norm_owner[largest] = rank;
+    load[rank] += r->job->tensors[largest].elements;
+  }
+  free(load);
+  return NULL;
+}
+
+DdpError *run_memory_open(DdpRun *r) {
+  const DdpJob *job = r->job;
+  void *p = NULL;
+  for (int32_t i = 0; i < job->n_arenas; i++) DDP_TRY(arena_open(r, &job->arenas[i]));
+  r->block_bytes = job->train_block;
+  if (job->evaluate && job->eval_block > r->block_bytes) r->block_bytes = job->eval_block;
+  DDP_TRY(r->device->alloc(DDP_MEMORY_block, (size_t)r->block_bytes, &p));
+  r->block = p;
+  DDP_TRY(batch_open(r));
+  int n_sums = job->n_sums > 0 ? job->n_sums : 1;
+  int small = 3 + job->n_tensors + 2 * job->n_counts + r->world;
+  r->denominators = calloc((size_t)job->n_counts + 1, sizeof(double));
+  r->sums = calloc((size_t)n_sums, sizeof(double));
+  r->agreement = calloc((size_t)small, sizeof(double));
+  if (!r->denominators || !r->sums || !r->agreement) return ddp_error(DDP_MEMORY, "out of memory");
+  return norms_share(r);
+}
+
+void run_memory_close(DdpRun *r) {
+  const size_t f = sizeof(float);
+  r->device->free(DDP_MEMORY_params, r->params, (size_t)r->param_count * f);
+  r->device->free(DDP_MEMORY_frozen, r->frozen, (size_t)r->frozen_count * f);
+  r->device->free(DDP_MEMORY_buffers, r->buffers, (size_t)r->buffer_bytes);
+  r->device->free(DDP_MEMORY_block, r->block, (size_t)r->block_bytes);
+  for (int i = 0; i < DDP_MAX_STATES; i++) {
+    r->device->free(DDP_MEMORY_state, r->state[i], (size_t)r->state_count[i] * f);
+  }
+  for (int32_t i = 0; i < r->job->n_fields && r->batch; i++) {
+    r->device->host_free(DDP_MEMORY_batch, r->batch[i], (size_t)r->batch_bytes[i]);
+  }
+  free(r->batch);
+  free(r->batch_bytes);
+  free(r->sample);
+  free(r->denominators);
+  free(r->sums);
+  free(r->agreement);
+  free(r->norm_owner);
+}
+
+void *run_tensor(const DdpRun *r, const DdpTensor *t) {
+  while (t->tied_to >= 0) t = &r->job->tensors[t->tied_to];
+  if (t->role == DDP_ROLE_buffer) return r->buffers + t->offset;
+  return (t->role == DDP_ROLE_frozen ? r->frozen : r->params) + t->offset;
+}
+
+static void fill(void *at, DdpDType dtype, int64_t n, double value) {
+  for (int64_t i = 0; i < n; i++) {
+    switch (dtype) {
+    case DDP_bool:
+    case DDP_u8:
+      ((uint8_t *)at)[i] = (uint8_t)value;
+      break;
+    case DDP_i32:
+      ((int32_t *)at)[i] = (int32_t)value;
+      break;
+    case DDP_i64:
+      ((int64_t *)at)[i] = (int64_t)value;
+      break;
+    case DDP_f32:
+      ((float *)at)[i] = (float)value;
+      break;
+    case DDP_f64:
+      ((double *)at)[i] = value;
+      break;
+    case DDP_f16:
+    case DDP_bf16:
+    case DDP_DTYPE_COUNT:
+      break; /* refused when the arena was opened */
+    }
+  }
+}
+
+static DdpError *init_step(DdpRun *r, DdpRng *g, const DdpInitStep *s) {
+  const DdpTensor *t = s->tensor >= 0 ? &r->job->tensors[s->tensor] : NULL;
+  void *at = t ? run_tensor(r, t) : NULL;
+  if (s->kind == DDP_INIT_fill) {
+    if (at) fill(at, t->dtype, s->elements, s->a);
+    return NULL;
+  }
+  if (t && t->dtype != DDP_f32) {
+    return ddp_error(DDP_FAILED, "%s: random values other than float32 are not supported yet",
+                     t->name);
+  }
+  if (s->kind == DDP_INIT_uniform)
+    ddp_rng_uniform(g, at, s->elements, s->a, s->b);
+  else
+    ddp_rng_normal(g, at, s->elements, s->a, s->b);
+  return NULL;
+}
+
+DdpError *run_init_weights(DdpRun *r) {
+  DdpRng g;
+  ddp_rng_seed(&g, (uint64_t)r->set->seed);
+  for (int32_t i = 0; i < r->job->n_init; i++) DDP_TRY(init_step(r, &g, &r->job->init[i]));
+  for (int32_t k = 0; k < r->job->n_ready; k++) {
+    const DdpTensor *t = &r->job->tensors[r->job->ready[k]];
+    const DdpOptimizer *o = &r->job->optimizers[r->job->groups[t->group].optimizer];
+    for (int32_t s = 0; s < o->states; s++) {
+      if (r->state[s]) fill(r->state[s] + t->offset, DDP_f32, t->elements, o->state_init[s]);
+    }
+  }
+  return NULL;
+}
+
+DdpError *run_broadcast_buffers(DdpRun *r) {
+  if (r->world == 1 || r->buffer_bytes == 0) return NULL;
+  return ddp_group_broadcast(r->group, r->buffers, r->buffer_bytes, 0, "buffers");
+}
+
+DdpError *run_broadcast_model(DdpRun *r) {
+  const int64_t f = (int64_t)sizeof(float);
+  if (r->world == 1) return NULL;
+  if (r->param_count) {
+    DDP_TRY(ddp_group_broadcast(r->group, r->params, r->param_count * f, 0, "parameters"));
+  }
+  if (r->frozen_count) {
+    DDP_TRY(ddp_group_broadcast(r->group, r->frozen, r->frozen_count * f, 0, "frozen parameters"));
+  }
+  return run_broadcast_buffers(r);
+}
+
+DdpError *run_agree(DdpRun *r, DdpError *mine, const char *what) {
+  if (r->world == 1) return mine;
+  double *failed = r->agreement ? r->agreement : calloc((size_t)r->world, sizeof *failed);
+  if (!failed) return ddp_error_first(mine, ddp_error(DDP_MEMORY, "out of memory"));
+  for (int i = 0; i < r->world; i++) failed[i] = 0;
+  failed[r->rank] = mine ? (double)mine->klass : 0;
+  DdpError *error = ddp_group_sum(r->group, failed, r->world, what);
+  int first = -1, klass = 0;
+  for (int i = r->world - 1; i >= 0 && !error; i--) {
+    if (failed[i] > 0) first = i, klass = (int)failed[i];
+  }
+  if (failed != r->agreement) free(failed);
+  if (error) return ddp_error_first(mine, error);
+  if (first < 0 || first == r->rank) return mine;
+  r->quiet = true;
+  ddp_error_free(mine);
+  return ddp_error_rank((DdpClass)klass, first, "%s failed on rank %d; its message says why", what,
+                        first);
+}

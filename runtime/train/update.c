@@ -1,0 +1,115 @@
+/* From summed gradients to new parameters. In: gradients, this rank's loss. Out: the loss of all ranks,
+   the gradient norm, clipped gradients, one optimizer step; or the rank whose loss is not finite. */
+#include "run.h"
+#include "norm.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+double run_rate_factor(const DdpRun *r, int64_t update) {
+  if (!r->job->schedule) return 1;
+  return r->job->schedule((double)update, (double)r->counts.warmup, (double)r->counts.total,
+                          r->set->learning_rate);
+}
+
+static const float *grad_of(const DdpRun *r, int32_t tensor) {
+  return r->grads + r->job->tensors[tensor].offset;
+}
+
+/* Slots of the agreement: loss, stop, then one norm per tensor; floats are exact in doubles and adding
+   zeros is exact, so that every rank gets the norms its peers computed. */
+enum { AT_LOSS, AT_STOP, AT_NORMS };
+
+static DdpError *share_results(DdpRun *r, double loss) {
+  double *a = r->agreement;
+  a[AT_LOSS] = loss;
+  a[AT_STOP] = run_signal() ? 1 : 0;
+  for (int32_t t = 0; t < r->job->n_tensors; t++) {
+    bool mine = r->norm_owner[t] == r->rank;
+    a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
+  }
+  if (r->world == 1) return NULL;
+  return ddp_group_sum(r->group, a, AT_NORMS + r->job->n_tensors, "loss and gradient norms");
+}
+
+/* Norm of the vector of norms, in the order of the model. */
+static DdpError *total_norm(DdpRun *r, float *out) {
+  int32_t n = 0;
+  float *norms = malloc((size_t)(r->job->n_tensors + 1) * sizeof *norms);
+  if (!norms) return ddp_error(DDP_MEMORY, "out of memory");
+  for (int32_t t = 0; t < r->job->n_tensors; t++) {
+    if (r->norm_owner[t] >= 0) norms[n++] = (float)r->agreement[AT_NORMS + t];
+  }
+  *out = ddp_norm(norms, n);
+  free(norms);
+  return NULL;
+}
+
+static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double norm) {
+  double *a = r->agreement;
+  int blame = -1;
+  for (int i = 0; i < r->world; i++) a[i] = 0;
+  a[r->rank] = isfinite(local_loss) ? 0 : 1;
+  if (r->world > 1) DDP_TRY(ddp_group_sum(r->group, a, r->world, "search for the rank with NaN"));
+  for (int i = r->world - 1; i >= 0; i--) {
+    if (a[i] > 0) blame = i;
+  }
+  if (r->rank != (blame < 0 ? 0 : blame)) r->quiet = true;
+  char where[40] = "";
+  if (blame >= 0 && r->world > 1) snprintf(where, sizeof where, ", first on rank %d", blame);
+  return ddp_error_rank(
+      DDP_NUMERIC, blame,
+      "update %lld: the loss is %g and the gradient norm %g%s; nothing was saved from "
+      "it. A smaller --learning_rate or --max_grad_norm may help; --on_nan ignore "
+      "goes on",
+      (long long)r->update + 1, loss, norm, where);
+}
+
+static void clip(DdpRun *r, float norm) {
+  if (!(r->set->max_grad_norm > 0)) return;
+  float c = ddp_norm_coefficient(norm, r->set->max_grad_norm);
+  if (c == 1.0f) return; /* times one changes no bit */
+  for (int32_t k = 0; k < r->job->n_ready; k++) {
+    const DdpTensor *t = &r->job->tensors[r->job->ready[k]];
+    ddp_norm_scale(r->grads + t->offset, t->elements, c);
+  }
+}
+
+static void step_all(DdpRun *r, double factor) {
+  const DdpJob *job = r->job;
+  for (int32_t k = 0; k < job->n_ready; k++) {
+    const DdpTensor *t = &job->tensors[job->ready[k]];
+    const DdpParamGroup *g = &job->groups[t->group];
+    const DdpOptimizer *o = &job->optimizers[g->optimizer];
+    double rate = isnan(g->learning_rate) ? r->set->learning_rate : g->learning_rate;
+    DdpSegment s = {.p = r->params + t->offset,
+                    .g = r->grads + t->offset,
+                    .n = t->elements,
+                    .lr = rate * factor,
+                    .weight_decay = isnan(g->weight_decay) ? r->set->weight_decay : g->weight_decay,
+                    .step = r->update + 1,
+                    .settings = r->set};
+    for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->offset;
+    o->step(&s);
+  }
+}
+
+DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
+  float norm = 0;
+  ddp_group_at(r->group, r->update, "optimizer step");
+  DDP_TRY(share_results(r, local_loss));
+  DDP_TRY(total_norm(r, &norm));
+  out->loss = r->agreement[AT_LOSS];
+  out->stop = r->agreement[AT_STOP] > 0;
+  out->finite = isfinite(out->loss) && isfinite(norm);
+  double factor = run_rate_factor(r, r->update);
+  r->last_lr = factor * r->set->learning_rate;
+  r->last_norm = (double)norm;
+  if (!out->finite && r->set->on_nan[0] == 's') { /* stop */
+    return not_finite(r, local_loss, out->loss, (double)norm);
+  }
+  clip(r, norm);
+  step_all(r, factor);
+  r->update++;
+  return NULL;
+}

@@ -1,0 +1,96 @@
+/* One update window: the micro-batches of one rank, forward and backward. In: which micro-batches.
+   Out: gradients summed over micro-batches and ranks, this rank's part of the loss. */
+#include "run.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct Window {
+  int64_t first, n; /* micro-batches of the epoch */
+  int64_t samples;  /* of this rank */
+} Window;
+
+static int64_t batch_of(const DdpRun *r, int64_t micro_batch) {
+  return ddp_counts_batch(&r->counts, r->job->train_batch, micro_batch);
+}
+
+/* Fills the batch buffers and the samples' positions; returns the number of samples. */
+static int64_t window_gather(DdpRun *r, const Window *w, int64_t micro_batch) {
+  int64_t n = batch_of(r, micro_batch), start = micro_batch * r->job->train_batch;
+  int64_t before = (micro_batch - w->first) * r->job->train_batch;
+  ddp_dataset_gather(r->data, "train", r->sampler.index + start, n, r->batch);
+  /* Place in the update's global batch: the sampler deals samples to ranks in turn. */
+  for (int64_t i = 0; i < n; i++) r->sample[i] = (before + i) * r->world + r->rank;
+  return n;
+}
+
+static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
+  return (DdpStep){
+      .batch = batch,
+      .fields = (const void *const *)r->batch,
+      .sample = r->sample,
+      .params = r->params,
+      .frozen = r->frozen,
+      .grads = r->grads,
+      .buffers = r->buffers,
+      .block = r->block,
+      .counts = r->denominators,
+      .share = (double)batch / (double)(w->samples * r->world),
+      .seed = (uint64_t)r->set->seed,
+      .update = r->update,
+      .sums = r->sums,
+      .settings = r->set,
+      .reducer = r->reducer,
+  };
+}
+
+/* Denominators of the loss over all micro-batches and ranks, before the first backward. */
+static DdpError *window_counts(DdpRun *r, const Window *w) {
+  const DdpJob *job = r->job;
+  bool ask = false;
+  double *part = r->agreement, *total = r->denominators;
+  for (int32_t k = 0; k < job->n_counts; k++) {
+    total[k] = job->count_per_sample[k] * (double)(w->samples * r->world);
+    ask = ask || isnan(job->count_per_sample[k]);
+  }
+  if (ask && job->window_counts) {
+    double *all = part + job->n_counts;
+    memset(all, 0, (size_t)job->n_counts * sizeof *all);
+    for (int64_t m = w->first; m < w->first + w->n; m++) {
+      int64_t batch = window_gather(r, w, m);
+      DdpStep step = window_step(r, w, batch);
+      memset(part, 0, (size_t)job->n_counts * sizeof *part);
+      job->window_counts(&step, part);
+      for (int32_t k = 0; k < job->n_counts; k++) all[k] += part[k];
+    }
+    if (r->world > 1) DDP_TRY(ddp_group_sum(r->group, all, job->n_counts, "counts of the loss"));
+    for (int32_t k = 0; k < job->n_counts; k++) {
+      if (isnan(total[k])) total[k] = all[k];
+    }
+  }
+  for (int32_t k = 0; k < job->n_counts; k++) {
+    if (total[k] == 0) total[k] = 1; /* nothing is counted: the loss is 0, not 0 / 0 */
+  }
+  return NULL;
+}
+
+DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
+  Window w = {.first = first, .n = n};
+  for (int64_t m = first; m < first + n; m++) w.samples += batch_of(r, m);
+  ddp_group_at(r->group, r->update, "counting");
+  DDP_TRY(window_counts(r, &w));
+  if (r->set->ddp_broadcast_buffers != 0) DDP_TRY(run_broadcast_buffers(r));
+  r->sums[0] = 0;
+  ddp_group_at(r->group, r->update, "forward and backward");
+  for (int64_t m = first; m < first + n; m++) {
+    int64_t batch = window_gather(r, &w, m);
+    DdpStep step = window_step(r, &w, batch);
+    step.accumulate = m > first;
+    if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->update);
+    r->job->forward_backward(&step);
+  }
+  *loss = r->sums[0];
+  r->samples_seen += w.samples * r->world;
+  if (!r->reducer) return NULL;
+  ddp_group_at(r->group, r->update, "all-reduce of gradients");
+  return ddp_reducer_finish(r->reducer, &r->exposed);
+}
