@@ -44,12 +44,15 @@ static bool fault(Reader *r, int code, const char *message) {
   return false;
 }
 
-/* Comments belong to lines of values; elsewhere they are skipped with the white space. */
+static void skip_line(Reader *r) {
+  while (*r->text.at && *r->text.at != '\n') r->text.at++;
+}
+
+/* Comments behind values are read by read_scope; elsewhere they are skipped with the white space. */
 static void skip_space(Reader *r) {
   for (;;) {
     ir_text_blanks(&r->text);
-    if (*r->text.at == ';')
-      while (*r->text.at && *r->text.at != '\n') r->text.at++;
+    if (*r->text.at == ';') skip_line(r);
     if (*r->text.at != '\n') return;
     r->text.at++;
   }
@@ -102,16 +105,18 @@ static bool read_type_check(Reader *r, Val v) {
   return false;
 }
 
+/* The comment behind a value: the path of its scope, then a place, which is for people. */
 static Scope read_scope(Reader *r) {
   char word[512];
   Scope s = 0;
-  if (!ir_text_char(&r->text, ';') || !ir_text_word(&r->text, word, sizeof word)) return 0;
-  if (*r->text.at == ':' || *r->text.at == '/') return 0; /* a place, not a path */
-  for (char *at = word, *dot; at; at = dot) {
+  if (!ir_text_char(&r->text, ';')) return 0;
+  bool path = ir_text_word(&r->text, word, sizeof word) && *r->text.at != ':' && *r->text.at != '/';
+  for (char *at = path ? word : NULL, *dot; at; at = dot) {
     dot = strchr(at, '.');
     if (dot) *dot++ = 0;
     s = graph_scope(r->g, s, at);
   }
+  skip_line(r);
   return s;
 }
 

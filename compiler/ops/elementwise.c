@@ -29,7 +29,7 @@ static bool inputs_allowed(const Graph *g, const Value *v, DType t, const char *
 
 bool elementwise_infer(const Graph *g, Value *v, const char **error, int *code) {
   const OpDef *d = op_def(v->op);
-  Type r = {.rank = 0};
+  Type r = type_scalar(infer_in(g, v, 0).dtype); /* the dtype is for messages */
   DType t = elementwise_compute_type(g, v);
   if (!inputs_allowed(g, v, t, error, code)) return false;
   for (int i = 0; i < v->inputs; i++)
@@ -99,4 +99,21 @@ double interp_store(double x, DType t) {
   double span = t == DT_u8 ? 256.0 : 4294967296.0;
   double r = x - span * floor(x / span);
   return t == DT_i32 && r >= span / 2 ? r - span : r;
+}
+
+double op_eval(const Graph *g, const Value *v, const double *in) {
+  DType t = v->type.dtype;
+  double x[3] = {0, 0, 0}, r;
+  if (v->op == OP_cast) {
+    r = in[0];
+  } else {
+    DType inner = elementwise_compute_type(g, v);
+    const OpDef *d = op_def(v->op);
+    for (int i = 0; i < v->inputs; i++)
+      x[i] = v->op == OP_where && i == 0 ? in[i] : interp_store(in[i], inner);
+    bool identity = (d->flags & OPF_integral) && dtype_category(t) != 'f';
+    r = identity ? x[0] : d->eval(x[0], x[1], x[2]);
+  }
+  r = interp_store(r, t);
+  return t == DT_f32 ? (double)(float)r : r;
 }

@@ -1,0 +1,47 @@
+/* Walking an old graph into a new one (rewrite.h). */
+#include "rewrite.h"
+
+Rewrite rewrite_begin(const Graph *g) {
+  return (Rewrite){g, graph_like(g), ARENA_ARRAY(g->arena, Val, g->values.len)};
+}
+
+Graph *rewrite_end(Rewrite *r) {
+  for (uint32_t i = 0; i < r->from->outputs.len; i++) {
+    const Output *o = &r->from->outputs.at[i];
+    graph_output(r->to, o->kind, o->index, r->map[o->value]);
+  }
+  return r->to;
+}
+
+static bool dims_equal(const Attr *a, const Attr *b) {
+  if (a->as.dims.len != b->as.dims.len) return false;
+  for (int i = 0; i < a->as.dims.len; i++)
+    if (!dim_equal(a->as.dims.at[i], b->as.dims.at[i])) return false;
+  return true;
+}
+
+static bool ints_equal(const Attr *a, const Attr *b) {
+  if (a->as.ints.len != b->as.ints.len) return false;
+  for (int i = 0; i < a->as.ints.len; i++)
+    if (a->as.ints.at[i] != b->as.ints.at[i]) return false;
+  return true;
+}
+
+bool rewrite_attr_equal(OpKind op, int k, const Attr *a, const Attr *b) {
+  switch (op_def(op)->attr[k].kind) {
+  case ATTR_int:
+  case ATTR_bool:
+  case ATTR_dtype:
+    return a->as.i == b->as.i;
+  case ATTR_float: /* by bits: 0 and -0 differ, NaN equals itself */
+    return !memcmp(&a->as.f, &b->as.f, sizeof a->as.f);
+  case ATTR_text:
+    return a->as.text == b->as.text;
+  case ATTR_dims:
+    return dims_equal(a, b);
+  case ATTR_axes:
+  case ATTR_ints:
+    return ints_equal(a, b);
+  }
+  return false;
+}

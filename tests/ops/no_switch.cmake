@@ -1,0 +1,21 @@
+# Fails when a `case OP_...` stands anywhere in the compiler or runtime but in compiler/ops, or when one
+# function compares with so many ops in a row that it is a switch in disguise.
+file(GLOB_RECURSE sources ${ROOT}/compiler/*.c ${ROOT}/compiler/*.h ${ROOT}/runtime/*.c
+     ${ROOT}/runtime/*.h)
+set(found "")
+foreach(file ${sources})
+  if(file MATCHES "/compiler/ops/")
+    continue()
+  endif()
+  file(STRINGS ${file} cases REGEX "case OP_")
+  file(STRINGS ${file} chains REGEX "else if \\([^)]*== OP_")
+  list(LENGTH chains n)
+  if(cases)
+    string(APPEND found "${file}: ${cases}\n")
+  elseif(n GREATER 2)
+    string(APPEND found "${file}: ${chains}\n")
+  endif()
+endforeach()
+if(found)
+  message(FATAL_ERROR "switches over ops belong into compiler/ops (the op table):\n${found}")
+endif()
