@@ -1,0 +1,83 @@
+/* Inside compiler/plan: how a program is made from a graph, step by step. */
+#ifndef PLAN_FUSE_H
+#define PLAN_FUSE_H
+#include "plan.h"
+
+/* A kernel in the making: one library call, or roots that share a nest. */
+typedef struct Item {
+  bool is_call;
+  VEC(Val) roots; /* call: one value; nest: in topological order */
+  VEC(Val) loads; /* values in memory that the roots are computed from, each once */
+  int outer;      /* nest: leading dimensions that are outer loops */
+  Nest *nest;
+} Item;
+
+typedef struct Fuser {
+  Arena *arena;
+  Graph *g;
+  bool fuse;    /* false: a kernel for every value, for comparison in tests */
+  bool *memory; /* [values] lies in memory: a source, a call's result, or a root of some kernel */
+  bool *keep;   /* [values] has to stay there: output, operand or result of a call */
+  Val *base;    /* [values] whose memory it has: itself, or what it is a reshape of; 0 = none */
+  Output **output;  /* [values] the output that it is, or NULL */
+  int32_t *item_of; /* [values] the kernel that computes it; -1 */
+  VEC(Item) items;  /* in an order that respects dependences */
+  uint32_t *seen;   /* [values] number of the walk that was there last */
+  uint32_t walk;
+} Fuser;
+
+/* Copies what outputs reach; every output becomes a value of its own; transposes go into products;
+   masks of relu read the activation. force: values that have to lie in memory. */
+typedef struct Prepared {
+  Graph *g;
+  VEC(Val) force;
+} Prepared;
+Prepared plan_prepare(Arena *a, const Graph *g, bool fuse);
+
+/* Which values lie in memory. */
+void fuse_decide(Fuser *f, const Prepared *p);
+/* Groups roots into kernels, builds their nests, drops roots that nobody outside reads. */
+void fuse_group(Fuser *f);
+
+/* The loops that a root runs over: dimensions of its shape (a reduction: of its input) without those
+   of size 1; max and argmax: reduced ones last. */
+typedef struct Domain {
+  int n;
+  int axis[IR_MAX_RANK]; /* dimension of the shape */
+  Dim extent[IR_MAX_RANK];
+  bool reduced[IR_MAX_RANK];
+} Domain;
+Domain fuse_domain(const Graph *g, Val root);
+int fuse_outer_default(const Graph *g, Val root);
+/* The nest of these roots (topological order) with `outer` outer loops; NULL when they do not fit in
+   one kernel in that way. */
+Nest *fuse_build(Fuser *f, const Val *roots, uint32_t n, int outer);
+
+/* A source that lies in memory from the start (a field, a parameter, a buffer). */
+bool fuse_is_resident(const Graph *g, Val v);
+/* Is this source overwritten by that output? (a buffer; in an optimizer's graph p and its states) */
+bool fuse_overwrites(const Graph *g, const Output *o, Val source);
+/* Values in memory that v is computed from, each once, appended to out. */
+typedef VEC(Val) ValList;
+void fuse_loads(Fuser *f, Val v, ValList *out);
+bool fuse_nest_reads(const Nest *n, Val v, InstKind kind);
+bool val_list_has(const Val *list, uint32_t n, Val v);
+
+/* ---------- the whole ---------- */
+typedef struct ProgramOptions {
+  int64_t batch_max;
+  bool no_fuse;
+  bool in_order; /* keep the order of the graph instead of pulling gradients forward */
+} ProgramOptions;
+/* Prepares, fuses, schedules and lays out one graph. */
+void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *options);
+void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options);
+void plan_memory(Program *p, Arena *a);
+void plan_names(Program *p, Arena *a, const Job *job); /* job: names of leaves; may be NULL */
+uint64_t plan_nest_key(const Program *p, const Kernel *k);
+
+enum { PLAN_ALIGN = 64 };
+static inline int64_t plan_align(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+#endif

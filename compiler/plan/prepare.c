@@ -1,0 +1,199 @@
+/* Before fusion: a graph that only holds what its outputs need, in which
+   - every output is a value of its own, computed by an op: nothing is read from the memory of an
+     accumulated output, no memory is written for two outputs;
+   - products read transposed operands through ta and tb;
+   - the mask of a relu's gradient reads the saved activation (x <= 0 exactly where relu(x) <= 0, NaN
+     included), so that the product in front of it need not be kept or computed again;
+   - a buffer's new value that needs old buffers at other places is computed in scratch memory first. */
+#include "die.h"
+#include "fuse.h"
+#include "op.h"
+
+typedef struct Prepare {
+  const Graph *from;
+  Graph *to;
+  Val *map;      /* from -> to */
+  bool *live;    /* of from */
+  bool *operand; /* of from: read by a library op, directly or reshaped */
+  bool fuse;
+} Prepare;
+
+static void mark_live(Prepare *p) {
+  const Graph *g = p->from;
+  for (uint32_t i = 0; i < g->outputs.len; i++) p->live[g->outputs.at[i].value] = true;
+  for (Val v = g->values.len - 1; v > 0; v--) {
+    const Value *x = value_at(g, v);
+    bool passes = op_has(x->op, OPF_library) || (x->op == OP_reshape && p->operand[v]);
+    for (int i = 0; p->live[v] && i < x->inputs; i++) {
+      p->live[x->in[i]] = true;
+      if (passes) p->operand[x->in[i]] = true;
+    }
+  }
+}
+
+/* Swaps the last two dimensions and leaves the others. */
+static bool is_transpose(const Value *v) {
+  if (v->op != OP_permute || v->type.rank < 2) return false;
+  const Attr *dims = &v->attr[op_attr(OP_permute, "dims")];
+  int last = v->type.rank - 1;
+  for (int d = 0; d < last - 1; d++)
+    if (dims->as.ints.at[d] != d) return false;
+  return dims->as.ints.at[last] == last - 1 && dims->as.ints.at[last - 1] == last;
+}
+
+static Val copy_matmul(Prepare *p, const Value *v) {
+  Attr attr[IR_MAX_ATTRS];
+  memcpy(attr, v->attr, sizeof attr);
+  Val in[2];
+  for (int i = 0; i < 2; i++) {
+    Val from = v->in[i];
+    Attr *flag = &attr[op_attr(OP_matmul, i == 0 ? "ta" : "tb")];
+    for (; is_transpose(value_at(p->from, from)); from = value_at(p->from, from)->in[0])
+      flag->as.i = !flag->as.i;
+    in[i] = p->map[from];
+  }
+  return ir_must(p->to, OP_matmul, in, 2, attr, v->at, v->scope);
+}
+
+static bool is_zero(const Graph *g, Val v) {
+  double k;
+  return ir_is_const(g, v, &k) && k == 0;
+}
+
+/* v = where(x <= 0, 0, x): later readers of the comparison get (v <= 0) instead. */
+static void reuse_mask(Prepare *p, Val v) {
+  const Value *w = value_at(p->from, v);
+  if (w->op != OP_where || !p->operand[v] || !p->fuse) return;
+  const Value *test = value_at(p->from, w->in[0]);
+  if (test->op != OP_le || test->in[0] != w->in[2]) return;
+  if (!is_zero(p->from, test->in[1]) || !is_zero(p->from, w->in[1])) return;
+  if (!type_equal(w->type, value_at(p->from, w->in[2])->type)) return;
+  Val in[2] = {p->map[v], p->map[test->in[1]]};
+  Span at = test->at;
+  Scope scope = test->scope;
+  p->map[w->in[0]] = ir_must(p->to, OP_le, in, 2, NULL, at, scope);
+}
+
+static void copy_live(Prepare *p) {
+  for (Val v = 1; v < p->from->values.len; v++) {
+    if (!p->live[v]) continue;
+    const Value *x = value_at(p->from, v);
+    bool product = x->op == OP_matmul;
+    p->map[v] = product ? copy_matmul(p, x) : ir_copy(p->to, p->from, v, p->map);
+    reuse_mask(p, v);
+  }
+}
+
+/* ---------- outputs ---------- */
+static uint32_t *count_uses(Arena *a, const Graph *g) {
+  uint32_t *uses = ARENA_ARRAY(a, uint32_t, g->values.len);
+  for (Val v = 1; v < g->values.len; v++)
+    for (int i = 0; i < value_at(g, v)->inputs; i++) uses[value_at(g, v)->in[i]]++;
+  return uses;
+}
+
+static bool accumulates(OutputKind kind) {
+  return kind == OUT_grad || kind == OUT_loss || kind == OUT_sum;
+}
+
+static Val identity(Graph *g, Val v) {
+  Value x = *value_at(g, v);
+  return ir_must(g, OP_detach, &v, 1, NULL, x.at, x.scope);
+}
+
+/* An output that only reshapes a result is that result: same elements, same order. */
+static Val see_through_reshape(const Graph *g, uint32_t *uses, Val v) {
+  while (value_at(g, v)->op == OP_reshape && uses[v] == 0) {
+    Val in = value_at(g, v)->in[0];
+    OpKind op = value_at(g, in)->op;
+    if (uses[in] != 1 || !(op_has(op, OPF_library) || op_has(op, OPF_reduce))) break;
+    uses[in] = 0;
+    v = in;
+  }
+  return v;
+}
+
+static void own_values(Graph *g, Arena *a) {
+  uint32_t *uses = count_uses(a, g);
+  uint32_t *times = ARENA_ARRAY(a, uint32_t, g->values.len);
+  for (uint32_t i = 0; i < g->outputs.len; i++) {
+    Output *o = &g->outputs.at[i];
+    o->value = see_through_reshape(g, uses, o->value);
+    times[o->value]++;
+  }
+  for (uint32_t i = 0; i < g->outputs.len; i++) {
+    Output *o = &g->outputs.at[i];
+    bool source = op_has(value_at(g, o->value)->op, OPF_source);
+    if (source || times[o->value] > 1 || (accumulates(o->kind) && uses[o->value]))
+      o->value = identity(g, o->value);
+  }
+}
+
+/* ---------- buffers ---------- */
+enum { SEEN_in_place = 1, SEEN_elsewhere = 2 };
+typedef struct Hazard {
+  const Graph *g;
+  const bool *written; /* by leaf: this graph gives the buffer a new value */
+  uint8_t *seen;
+  int64_t own; /* leaf whose new value is looked at */
+} Hazard;
+
+static int64_t buffer_leaf(const Value *v) {
+  return v->attr[op_attr(OP_buffer, "leaf")].as.i;
+}
+
+/* Does v read a written buffer, other than its own at the very place that is written? */
+static bool hazard_in(Hazard *h, Val v, bool in_place) {
+  uint8_t mark = in_place ? SEEN_in_place : SEEN_elsewhere;
+  if (h->seen[v] & mark) return false;
+  h->seen[v] |= mark;
+  const Value *x = value_at(h->g, v);
+  if (x->op == OP_buffer)
+    return h->written[buffer_leaf(x)] && (buffer_leaf(x) != h->own || !in_place);
+  in_place = in_place && op_has(x->op, OPF_elementwise);
+  for (int i = 0; i < x->inputs; i++)
+    if (hazard_in(h, x->in[i], in_place)) return true;
+  return false;
+}
+
+static void protect_buffers(Prepared *p, Arena *a) {
+  Graph *g = p->g;
+  int64_t leaves = 0;
+  for (uint32_t i = 0; i < g->outputs.len; i++)
+    if (g->outputs.at[i].kind == OUT_buffer && g->outputs.at[i].index >= leaves)
+      leaves = g->outputs.at[i].index + 1;
+  for (Val v = 1; v < g->values.len; v++)
+    if (value_at(g, v)->op == OP_buffer && buffer_leaf(value_at(g, v)) >= leaves)
+      leaves = buffer_leaf(value_at(g, v)) + 1;
+  bool *written = ARENA_ARRAY(a, bool, leaves + 1);
+  for (uint32_t i = 0; i < g->outputs.len; i++)
+    if (g->outputs.at[i].kind == OUT_buffer) written[g->outputs.at[i].index] = true;
+  uint32_t n = g->values.len;
+  for (uint32_t i = 0; i < g->outputs.len; i++) {
+    Output *o = &g->outputs.at[i];
+    if (o->kind != OUT_buffer) continue;
+    Hazard h = {g, written, ARENA_ARRAY(a, uint8_t, n + g->outputs.len), o->index};
+    if (!hazard_in(&h, o->value, true)) continue;
+    vec_push(a, &p->force, o->value);
+    o->value = identity(g, o->value);
+  }
+}
+
+Prepared plan_prepare(Arena *a, const Graph *g, bool fuse) {
+  Prepared p = {.g = graph_new(a, g->name, g->training)};
+  p.g->scopes.len = 0;
+  for (uint32_t i = 0; i < g->scopes.len; i++) vec_push(a, &p.g->scopes, g->scopes.at[i]);
+  Prepare work = {.from = g, .to = p.g, .fuse = fuse};
+  work.map = ARENA_ARRAY(a, Val, g->values.len);
+  work.live = ARENA_ARRAY(a, bool, g->values.len);
+  work.operand = ARENA_ARRAY(a, bool, g->values.len);
+  mark_live(&work);
+  copy_live(&work);
+  for (uint32_t i = 0; i < g->outputs.len; i++) {
+    Output o = g->outputs.at[i];
+    graph_output(p.g, o.kind, o.index, work.map[o.value]);
+  }
+  own_values(p.g, a);
+  protect_buffers(&p, a);
+  return p;
+}

@@ -1,0 +1,19 @@
+/* One graph to one program: prepare, fuse, schedule, lay out. */
+#include "fuse.h"
+
+void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *options) {
+  bool fuse = !options->no_fuse;
+  Prepared prepared = plan_prepare(a, g, fuse);
+  Fuser f = {.arena = a, .g = prepared.g, .fuse = fuse};
+  uint32_t n = f.g->values.len;
+  f.memory = ARENA_ARRAY(a, bool, n);
+  f.keep = ARENA_ARRAY(a, bool, n);
+  f.base = ARENA_ARRAY(a, Val, n);
+  f.output = ARENA_ARRAY(a, Output *, n);
+  f.item_of = ARENA_ARRAY(a, int32_t, n);
+  f.seen = ARENA_ARRAY(a, uint32_t, n);
+  fuse_decide(&f, &prepared);
+  fuse_group(&f);
+  plan_schedule(p, &f, options);
+  plan_memory(p, a);
+}
