@@ -6,23 +6,28 @@
 #define DDP_COMM_COMM_H
 #include "ddp/job.h"
 #include "ddp/status.h"
+#include "store.h"
 
 typedef struct DdpComm DdpComm;
 typedef struct DdpWork DdpWork; /* one collective in flight */
 
-/* Bytes that all ranks see, supplied by store.c. get waits until the deadline. */
-typedef struct DdpStore DdpStore;
-
 typedef struct DdpCommOptions {
-  int rank, world;
+  int rank, world; /* within this communicator */
   DdpStore *store;
-  const char *prefix;        /* keys of this communicator */
-  const char *interface;     /* NULL: the one of the route to rank 0 */
-  double deadline;           /* ddp_clock() seconds for opening */
-  double timeout;            /* seconds for each operation: ddp_timeout */
+  const char *prefix;  /* keys of this communicator */
+  const char *address; /* numeric address by which the others reach this rank */
+  double deadline;     /* ddp_clock() seconds for opening */
+  double timeout;      /* seconds for each operation: ddp_timeout */
+  /* Asked when an operation reaches its deadline; rank: who is missing, -1: not known. true: that rank
+     is known to be busy, wait for another timeout. NULL: never. */
+  bool (*patience)(void *self, int rank);
+  void *patience_self;
 } DdpCommOptions;
 
-enum { DDP_CAP_IN_PLACE_ALLOC = 1, DDP_CAP_INLINE = 2 };
+enum {
+  DDP_CAP_IN_PLACE_ALLOC = 1, /* all_reduce takes memory of alloc only */
+  DDP_CAP_INLINE = 2,         /* progress happens inside poll and wait, without a thread */
+};
 
 typedef struct DdpBackend {
   const char *name;
@@ -34,7 +39,9 @@ typedef struct DdpBackend {
      aligned. Collective: all ranks call it with the same size. */
   DdpError *(*alloc)(DdpComm *c, size_t bytes, void **out);
   void (*free)(DdpComm *c, void *p);
-  /* Enqueue; `what` names the operation in errors ("bucket 2"). stream: NULL on CPUs. */
+  /* Enqueue; `what` names the operation in errors ("bucket 2") and lives until the wait. stream: NULL
+     on CPUs. *out NULL: already done; wait accepts that. An error's rank counts within this
+     communicator; class DDP_TIMEOUT: the deadline passed, DDP_PEER: a rank is gone. */
   DdpError *(*all_reduce)(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
                           void *stream, DdpWork **out);
   DdpError *(*broadcast)(DdpComm *c, void *data, int64_t bytes, int root, const char *what,

@@ -6,13 +6,13 @@
 #include <stdbool.h>
 
 typedef struct DdpLaunch {
-  const char *by;             /* "own launcher", "torchrun", "Open MPI", ... for the log */
+  const char *by; /* "own launcher", "torchrun", "Open MPI", ... for the log */
   int rank, world, local_rank, local_world;
-  const char *master_addr;    /* NULL: one host, unix socket named by job_key */
-  int master_port;            /* 0: unknown */
-  bool agent_store;           /* torchrun's agent listens on master_port */
+  const char *master_addr; /* NULL: one host, unix socket named by job_key */
+  int master_port;         /* 0: unknown */
+  bool agent_store;        /* torchrun's agent listens on master_port */
   const char *run_id, *job_key;
-  bool child;                 /* of our own launcher */
+  bool child; /* of our own launcher */
 } DdpLaunch;
 
 /* Reads launcher flags out of argv (removing them) and the environment. In parent mode it starts the

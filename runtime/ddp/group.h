@@ -10,11 +10,11 @@ typedef struct DdpGroup DdpGroup;
 typedef struct DdpGroupWork DdpGroupWork;
 
 typedef struct DdpGroupOptions {
-  const char *backend;       /* ddp_backend: "gloo" ... NULL: default */
-  bool intra_node_backend;   /* runtime { intra_node = backend } */
-  double timeout;            /* ddp_timeout, from the rendezvous on */
-  uint64_t program_hash;     /* of plan, spec and settings that must agree on all ranks */
-  const char *program_text;  /* what differs is named in the error: "key=value\n" lines */
+  const char *backend;      /* ddp_backend: "gloo" ... NULL: default */
+  bool intra_node_backend;  /* runtime { intra_node = backend } */
+  double timeout;           /* ddp_timeout, from the rendezvous on */
+  uint64_t program_hash;    /* of plan, spec and settings that must agree on all ranks */
+  const char *program_text; /* what differs is named in the error: "key=value\n" lines */
 } DdpGroupOptions;
 
 /* Rendezvous, handshake (rank, world, host, program hash), backends. Starts the watchdog. */

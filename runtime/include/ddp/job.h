@@ -183,6 +183,13 @@ typedef struct DdpJob {
   double (*schedule)(double step, double warmup, double total, double base_lr);
 } DdpJob;
 
+/* Folder of the backend plugins (libddp_gloo.so), compiled into the job by -DDDP_PLUGIN_PATH="..."; the
+   runtime also looks into DDP_PLUGIN_DIR and beside the executable. */
+extern const char ddp_plugin_path[] __attribute__((weak));
+#ifdef DDP_PLUGIN_PATH
+const char ddp_plugin_path[] = DDP_PLUGIN_PATH;
+#endif
+
 /* The whole life of a process of the job. */
 int ddp_main(const DdpJob *job, int argc, char **argv);
 #endif

@@ -1,0 +1,111 @@
+/* In: argv. Out: what our own launcher is asked to start, and argv without those flags.
+   Names are torchrun's; "_" and "-" are the same, "--flag value" and "--flag=value" as well. */
+#include "detect.h"
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char ddp_launch_help[] =
+    "  --nproc-per-node N    start N ranks on this host (auto: one per usable CPU)\n"
+    "  --nnodes N            hosts of the job; run the same command on each of them\n"
+    "  --node-rank K         which of them this is, from 0\n"
+    "  --master-addr HOST    host with --node-rank 0\n"
+    "  --master-port PORT    its port (default 29500)\n"
+    "Without them the ranks come from torchrun, mpirun, srun or another launcher's environment;\n"
+    "without one of those either, the job runs on one rank.\n";
+
+bool ddp_detect_int(const char *text, int low, int high, int *out) {
+  char *end;
+  errno = 0;
+  long v = strtol(text, &end, 10);
+  if (end == text || *end || errno || v < low || v > high) return false;
+  *out = (int)v;
+  return true;
+}
+
+DdpError *ddp_detect_count(const char *name, const char *text, int *out) {
+  if (strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    *out = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return NULL;
+  }
+  if (strcmp(text, "gpu") == 0)
+    return ddp_error(DDP_USAGE, "%s=gpu is not supported yet; give the number of ranks", name);
+  if (!ddp_detect_int(text, 1, 4096, out))
+    return ddp_error(DDP_USAGE, "%s takes a number of ranks from 1 to 4096 or \"auto\", not \"%s\"",
+                     name, text);
+  return NULL;
+}
+
+enum { FLAG_NPROC, FLAG_NNODES, FLAG_NODE_RANK, FLAG_ADDR, FLAG_PORT, FLAG_COUNT };
+static const char *const flag_names[FLAG_COUNT] = {"nproc-per-node", "nnodes", "node-rank",
+                                                   "master-addr", "master-port"};
+
+/* Number of the flag that argument spells, -1 if none; *value: text after "=" or NULL. */
+static int flag_of(const char *argument, const char **value) {
+  if (strncmp(argument, "--", 2) != 0) return -1;
+  const char *s = argument + 2;
+  size_t n = strcspn(s, "=");
+  for (int f = 0; f < FLAG_COUNT; f++) {
+    if (strlen(flag_names[f]) != n) continue;
+    size_t i = 0;
+    while (i < n && (s[i] == '_' ? '-' : s[i]) == flag_names[f][i]) i++;
+    if (i < n) continue;
+    *value = s[n] ? s + n + 1 : NULL;
+    return f;
+  }
+  return -1;
+}
+
+static DdpError *number_flag(int f, const char *text, int low, int high, int *out) {
+  if (!text || ddp_detect_int(text, low, high, out)) return NULL;
+  return ddp_error(DDP_USAGE, "--%s takes a number from %d to %d, not \"%s\"", flag_names[f], low,
+                   high, text);
+}
+
+static DdpError *fan_out_of(const char *const values[FLAG_COUNT], DdpFanOut *out) {
+  *out = (DdpFanOut){.nodes = 1, .master_port = 29500, .by = "own launcher"};
+  if (!values[FLAG_NPROC]) {
+    for (int f = 0; f < FLAG_COUNT; f++) {
+      if (values[f])
+        return ddp_error(DDP_USAGE, "--%s needs --nproc-per-node beside it", flag_names[f]);
+    }
+    return NULL;
+  }
+  DDP_TRY(ddp_detect_count("--nproc-per-node", values[FLAG_NPROC], &out->per_node));
+  DDP_TRY(number_flag(FLAG_NNODES, values[FLAG_NNODES], 1, 65536, &out->nodes));
+  DDP_TRY(number_flag(FLAG_PORT, values[FLAG_PORT], 1, 65535, &out->master_port));
+  DDP_TRY(number_flag(FLAG_NODE_RANK, values[FLAG_NODE_RANK], 0, out->nodes - 1, &out->node_rank));
+  if (out->nodes == 1) return NULL;
+  if (!values[FLAG_NODE_RANK] || !values[FLAG_ADDR])
+    return ddp_error(DDP_USAGE, "--nnodes %d needs --node-rank and --master-addr", out->nodes);
+  out->master_addr = values[FLAG_ADDR];
+  return NULL;
+}
+
+DdpError *ddp_detect_flags(int *argc, char **argv, DdpFanOut *out) {
+  const char *values[FLAG_COUNT] = {NULL};
+  int kept = 1;
+  for (int i = 1; i < *argc; i++) {
+    const char *value = NULL;
+    int f = flag_of(argv[i], &value);
+    if (f < 0) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    if (!value) {
+      if (i + 1 >= *argc) return ddp_error(DDP_USAGE, "--%s needs a value", flag_names[f]);
+      value = argv[++i];
+    }
+    if (values[f]) return ddp_error(DDP_USAGE, "--%s is given twice", flag_names[f]);
+    values[f] = value;
+  }
+  if (*argc > 0) {
+    *argc = kept;
+    argv[kept] = NULL;
+  }
+  return fan_out_of(values, out);
+}

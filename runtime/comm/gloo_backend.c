@@ -1,0 +1,357 @@
+/* Backend over Gloo. In: collectives on any memory. Out: the same, run in order by one worker thread that
+   may block; the caller goes on computing. Holds: a wait ends by the deadline, because then the mesh's
+   sockets are shut, which ends the worker's call; after any error the communicator is finished. */
+#include "comm.h"
+#include "clock.h"
+#include "gloo_plugin.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double shut_wait = 2.0; /* for the worker to come back from sockets that were shut */
+
+typedef enum GlooKind { GLOO_ALL_REDUCE, GLOO_BROADCAST, GLOO_ALL_GATHER, GLOO_BARRIER } GlooKind;
+
+typedef struct GlooWork {
+  struct DdpComm *comm;
+  GlooKind kind;
+  void *data;
+  const void *mine;
+  size_t n; /* floats or bytes */
+  int root;
+  uint32_t tag;
+  const char *what;
+  bool done;
+  char *error; /* NULL: success */
+  struct GlooWork *next;
+} GlooWork;
+
+struct DdpComm {
+  const DdpGlooPlugin *plugin;
+  DdpGlooContext *context;
+  DdpStore *store;
+  char prefix[64];
+  double open_deadline, timeout;
+  bool (*patience)(void *, int);
+  void *patience_self;
+  pthread_t thread;
+  bool started;
+  uint32_t tags;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  GlooWork *head; /* not yet done; the first one is running */
+  bool stop, failed, aborted;
+};
+
+/* ---------- worker ---------- */
+
+static int run(DdpComm *c, const GlooWork *w, char *error, size_t size) {
+  switch (w->kind) {
+  case GLOO_ALL_REDUCE:
+    return c->plugin->all_reduce(c->context, w->data, w->n, w->tag, error, size);
+  case GLOO_BROADCAST:
+    return c->plugin->broadcast(c->context, w->data, w->n, w->root, w->tag, error, size);
+  case GLOO_ALL_GATHER:
+    return c->plugin->all_gather(c->context, w->mine, w->data, w->n, w->tag, error, size);
+  case GLOO_BARRIER:
+    return c->plugin->barrier(c->context, w->tag, error, size);
+  }
+  return -1;
+}
+
+static void *work(void *argument) {
+  DdpComm *c = argument;
+  char error[512];
+  pthread_mutex_lock(&c->lock);
+  for (;;) {
+    while (!c->head && !c->stop) pthread_cond_wait(&c->changed, &c->lock);
+    GlooWork *w = c->head;
+    if (!w) break;
+    bool failed = c->failed || c->aborted;
+    pthread_mutex_unlock(&c->lock);
+    snprintf(error, sizeof error, "given up");
+    int rc = failed ? -1 : run(c, w, error, sizeof error);
+    pthread_mutex_lock(&c->lock);
+    if (rc) {
+      c->failed = true;
+      w->error = strdup(error);
+    }
+    w->done = true;
+    c->head = w->next;
+    pthread_cond_broadcast(&c->changed);
+  }
+  pthread_mutex_unlock(&c->lock);
+  return NULL;
+}
+
+static DdpError *submit(DdpComm *c, const GlooWork *model, DdpWork **out) {
+  GlooWork *w = malloc(sizeof *w);
+  *out = NULL;
+  if (!w) return ddp_error(DDP_MEMORY, "%s: no memory", model->what);
+  *w = *model;
+  w->comm = c;
+  w->tag = ++c->tags;
+  pthread_mutex_lock(&c->lock);
+  GlooWork **end = &c->head;
+  while (*end) end = &(*end)->next;
+  *end = w;
+  pthread_cond_broadcast(&c->changed);
+  pthread_mutex_unlock(&c->lock);
+  *out = (DdpWork *)w;
+  return NULL;
+}
+
+static DdpError *gloo_poll(DdpWork *handle, bool *done) {
+  GlooWork *w = (GlooWork *)handle;
+  *done = true;
+  if (!w) return NULL;
+  pthread_mutex_lock(&w->comm->lock);
+  *done = w->done;
+  pthread_mutex_unlock(&w->comm->lock);
+  return NULL;
+}
+
+/* Until done or the deadline; true: in time. The lock is held. */
+static bool wait_done(DdpComm *c, const GlooWork *w, double deadline) {
+  struct timespec t = {.tv_sec = (time_t)deadline};
+  t.tv_nsec = (long)((deadline - (double)t.tv_sec) * 1e9);
+  while (!w->done && ddp_clock() < deadline) pthread_cond_timedwait(&c->changed, &c->lock, &t);
+  return w->done;
+}
+
+static DdpError *gloo_wait(DdpWork *handle) {
+  GlooWork *w = (GlooWork *)handle;
+  if (!w) return NULL;
+  DdpComm *c = w->comm;
+  DdpError *e = NULL;
+  pthread_mutex_lock(&c->lock);
+  while (!wait_done(c, w, ddp_clock() + c->timeout)) {
+    pthread_mutex_unlock(&c->lock);
+    bool more = c->patience && c->patience(c->patience_self, -1);
+    pthread_mutex_lock(&c->lock);
+    if (more) continue;
+    if (!w->done) {
+      e = ddp_error(DDP_TIMEOUT, "%s", w->what);
+      c->failed = true;
+      c->plugin->shut(c->context);
+      if (!wait_done(c, w, ddp_clock() + shut_wait)) { /* the worker keeps it */
+        pthread_mutex_unlock(&c->lock);
+        return e;
+      }
+    }
+    break;
+  }
+  pthread_mutex_unlock(&c->lock);
+  if (w->error && !e) e = ddp_error(DDP_PEER, "%s: Gloo: %s", w->what, w->error);
+  free(w->error);
+  free(w);
+  return e;
+}
+
+/* ---------- collectives ---------- */
+
+static DdpError *gloo_all_reduce(DdpComm *c, void *data, int64_t n, DdpDType dtype,
+                                 const char *what, void *stream, DdpWork **out) {
+  (void)stream;
+  *out = NULL;
+  if (dtype != DDP_f32) return ddp_error(DDP_FAILED, "%s: Gloo sums float32 only, for now", what);
+  if (n == 0) return NULL;
+  GlooWork w = {.kind = GLOO_ALL_REDUCE, .data = data, .n = (size_t)n, .what = what};
+  return submit(c, &w, out);
+}
+
+static DdpError *gloo_broadcast(DdpComm *c, void *data, int64_t bytes, int root, const char *what,
+                                void *stream, DdpWork **out) {
+  (void)stream;
+  *out = NULL;
+  if (bytes == 0) return NULL;
+  GlooWork w = {
+      .kind = GLOO_BROADCAST, .data = data, .n = (size_t)bytes, .root = root, .what = what};
+  return submit(c, &w, out);
+}
+
+static DdpError *gloo_all_gather(DdpComm *c, const void *mine, void *all, int64_t bytes,
+                                 const char *what, void *stream, DdpWork **out) {
+  (void)stream;
+  *out = NULL;
+  if (bytes == 0) return NULL;
+  GlooWork w = {
+      .kind = GLOO_ALL_GATHER, .mine = mine, .data = all, .n = (size_t)bytes, .what = what};
+  return submit(c, &w, out);
+}
+
+static DdpError *gloo_reduce_scatter(DdpComm *c, void *data, int64_t n, DdpDType dtype,
+                                     const char *what, void *stream, DdpWork **out) {
+  (void)c, (void)data, (void)n, (void)dtype, (void)stream, (void)out;
+  return ddp_error(DDP_FAILED, "%s: reduce-scatter over Gloo is not supported yet", what);
+}
+
+static DdpError *gloo_barrier(DdpComm *c, const char *what) {
+  GlooWork w = {.kind = GLOO_BARRIER, .what = what};
+  DdpWork *work = NULL;
+  DDP_TRY(submit(c, &w, &work));
+  return gloo_wait(work);
+}
+
+/* ---------- life ---------- */
+
+static int store_set(void *self, const char *key, const void *data, size_t size) {
+  DdpComm *c = self;
+  char full[256];
+  snprintf(full, sizeof full, "%s/%s", c->prefix, key);
+  DdpError *e = ddp_store_set(c->store, full, data, size);
+  ddp_error_free(e);
+  return e != NULL;
+}
+
+static int store_get(void *self, const char *key, void **out, size_t *size) {
+  DdpComm *c = self;
+  char full[256];
+  snprintf(full, sizeof full, "%s/%s", c->prefix, key);
+  DdpError *e = ddp_store_get(c->store, full, c->open_deadline, out, size);
+  ddp_error_free(e);
+  return e != NULL;
+}
+
+/* All ranks are asked for first: Gloo's own wait for one that never comes is five times too long. */
+static DdpError *meet(DdpComm *c, const DdpCommOptions *o) {
+  char key[256];
+  for (int r = -1; r < o->world; r++) {
+    snprintf(key, sizeof key, "%s/here/%d", o->prefix, r < 0 ? o->rank : r);
+    if (r < 0) {
+      DDP_TRY(ddp_store_set(o->store, key, "", 0));
+      continue;
+    }
+    void *data;
+    size_t n;
+    DdpError *e = ddp_store_get(o->store, key, c->open_deadline, &data, &n);
+    if (!e) {
+      free(data);
+    } else if (e->klass == DDP_TIMEOUT) {
+      ddp_error_free(e);
+      return ddp_error_rank(DDP_TIMEOUT, r, "opening Gloo");
+    } else {
+      return e;
+    }
+  }
+  return NULL;
+}
+
+static bool gloo_probe(const char **why) {
+  return ddp_gloo_load(why) != NULL;
+}
+
+static void gloo_close(DdpComm *c) {
+  if (!c) return;
+  if (c->started) {
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    if (c->head && c->context) c->plugin->shut(c->context);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+  }
+  if (c->context) c->plugin->close(c->context);
+  pthread_mutex_destroy(&c->lock);
+  pthread_cond_destroy(&c->changed);
+  free(c);
+}
+
+static DdpError *start_worker(DdpComm *c) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int rc = pthread_create(&c->thread, NULL, work, c);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  c->started = rc == 0;
+  return rc ? ddp_error(DDP_FAILED, "cannot start Gloo's worker thread: %s", strerror(rc)) : NULL;
+}
+
+static DdpError *gloo_open(DdpComm **out, const DdpCommOptions *o) {
+  const char *why;
+  const DdpGlooPlugin *plugin = ddp_gloo_load(&why);
+  if (!plugin) return ddp_error(DDP_FAILED, "%s", why);
+  DdpComm *c = calloc(1, sizeof *c);
+  if (!c) return ddp_error(DDP_MEMORY, "no memory for Gloo");
+  c->plugin = plugin;
+  c->store = o->store;
+  snprintf(c->prefix, sizeof c->prefix, "%s", o->prefix);
+  c->open_deadline = o->deadline;
+  c->timeout = o->timeout;
+  c->patience = o->patience;
+  c->patience_self = o->patience_self;
+  pthread_mutex_init(&c->lock, NULL);
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&c->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  DdpError *e = meet(c, o);
+  if (!e) {
+    const DdpGlooStore store = {c, store_set, store_get};
+    char error[512];
+    double left = o->deadline - ddp_clock();
+    sigset_t all, old; /* signals are not for Gloo's event loop, which starts here */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (plugin->open(&c->context, o->rank, o->world, o->address, &store, left > 1 ? left : 1, error,
+                     sizeof error))
+      e = ddp_error(DDP_PEER, "opening Gloo at %s: %s", o->address, error);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+  }
+  if (!e) e = start_worker(c);
+  if (e)
+    gloo_close(c);
+  else
+    *out = c;
+  return e;
+}
+
+static DdpError *gloo_alloc(DdpComm *c, size_t bytes, void **out) {
+  (void)c;
+  size_t rounded = (bytes + 63) / 64 * 64;
+  *out = aligned_alloc(64, rounded ? rounded : 64);
+  if (!*out) return ddp_error(DDP_MEMORY, "no memory for %zu bytes", bytes);
+  memset(*out, 0, rounded ? rounded : 64);
+  return NULL;
+}
+
+static void gloo_free(DdpComm *c, void *p) {
+  (void)c;
+  free(p);
+}
+
+static DdpError *gloo_async_error(DdpComm *c) {
+  pthread_mutex_lock(&c->lock);
+  bool failed = c->failed;
+  pthread_mutex_unlock(&c->lock);
+  return failed ? ddp_error(DDP_PEER, "Gloo's connections have failed") : NULL;
+}
+
+static void gloo_abort(DdpComm *c) {
+  pthread_mutex_lock(&c->lock);
+  c->aborted = true;
+  c->plugin->shut(c->context);
+  pthread_mutex_unlock(&c->lock);
+}
+
+const DdpBackend ddp_backend_gloo = {
+    .name = "gloo",
+    .probe = gloo_probe,
+    .open = gloo_open,
+    .alloc = gloo_alloc,
+    .free = gloo_free,
+    .all_reduce = gloo_all_reduce,
+    .broadcast = gloo_broadcast,
+    .all_gather = gloo_all_gather,
+    .reduce_scatter = gloo_reduce_scatter,
+    .barrier = gloo_barrier,
+    .poll = gloo_poll,
+    .wait = gloo_wait,
+    .async_error = gloo_async_error,
+    .abort = gloo_abort,
+    .close = gloo_close,
+};

@@ -1,0 +1,78 @@
+/* In: why this rank ends. Out: torchrun's error file and Kubernetes' termination message.
+   Holds: the error file is whole or absent (a broken one crashes torchrun), and a rank that ends because
+   of another one never has the earlier stamp, or torchrun would blame it. */
+#include "launch.h"
+#include "clock.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double victim_wait = 3.0; /* for the launcher's SIGTERM */
+
+static void json_text(FILE *f, const char *s) {
+  fputc('"', f);
+  for (; *s; s++) {
+    unsigned char c = (unsigned char)*s;
+    if (c == '"' || c == '\\')
+      fprintf(f, "\\%c", c);
+    else if (c == '\n')
+      fputs("\\n", f);
+    else if (c < 0x20)
+      fprintf(f, "\\u%04x", c);
+    else
+      fputc(c, f);
+  }
+  fputc('"', f);
+}
+
+static void error_file(const char *path, const char *message, long stamp) {
+  char temporary[4096];
+  int n = snprintf(temporary, sizeof temporary, "%s.tmp%d", path, (int)getpid());
+  if (n < 0 || (size_t)n >= sizeof temporary) return;
+  FILE *f = fopen(temporary, "we");
+  if (!f) return;
+  fputs("{\"message\": {\"message\": ", f);
+  json_text(f, message);
+  fputs(", \"extraInfo\": {\"py_callstack\": ", f);
+  json_text(f, message);
+  fprintf(f, ", \"timestamp\": \"%ld\"}}}\n", stamp);
+  bool good = !ferror(f);
+  good = fclose(f) == 0 && good;
+  if (!good || rename(temporary, path)) unlink(temporary);
+}
+
+static void termination_log(const char *message) {
+  int fd = open("/dev/termination-log", O_WRONLY | O_CLOEXEC | O_APPEND);
+  if (fd < 0) return;
+  dprintf(fd, "%s\n", message);
+  close(fd);
+}
+
+/* torchrun ends the others within a tenth of a second; dying of its signal shows that we are a victim.
+   On another host than the failing rank nothing comes, so do not wait for long. */
+static void wait_for_term(void) {
+  sigset_t term;
+  signal(SIGTERM, SIG_DFL);
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  sigprocmask(SIG_UNBLOCK, &term, NULL);
+  double end = ddp_clock() + victim_wait;
+  while (ddp_clock() < end) {
+    struct timespec t = {.tv_nsec = 20000000};
+    nanosleep(&t, NULL);
+  }
+}
+
+void ddp_launch_report(const DdpLaunch *l, const DdpError *e) {
+  const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+  bool victim = e->rank >= 0 && e->rank != l->rank;
+  termination_log(e->message);
+  if (l->child || !path || !*path) return;
+  if (victim) wait_for_term();
+  error_file(path, e->message, (long)time(NULL) + (victim ? 1 : 0));
+}

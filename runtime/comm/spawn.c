@@ -1,0 +1,264 @@
+/* Parent mode. In: how many ranks. Out: the ranks, later one exit code and one line saying which rank
+   failed first and why. Holds: no rank outlives the parent, whatever ends it: ranks have a parent-death
+   signal, and a failing or interrupted job is ended by SIGTERM, then SIGKILL. */
+#include "spawn.h"
+#include "clock.h"
+#include "log.h"
+#include "net.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Seconds. After a failure the others get a moment to say what they saw, then are ended. An
+   interrupted job may take the time to save that torchrun and Slurm give as well. */
+static const double own_end = 1.0, term_to_kill = 2.0, interrupted_to_kill = 30.0;
+
+typedef struct Child {
+  pid_t pid; /* 0: reaped */
+  int status;
+} Child;
+
+typedef struct Job {
+  const DdpFanOut *fan;
+  Child *children;
+  int alive;
+  pid_t group;             /* process group of all ranks */
+  int culprit;             /* local index of the rank to blame, -1: none */
+  double failed_at;        /* 0: nothing failed */
+  double term_at, kill_at; /* 0: not planned */
+  int signal;              /* that we passed on, 0: none */
+  int stopped;             /* local index of a rank found stopped, -1: none */
+  bool killed;
+} Job;
+
+static bool status_failed(int status) {
+  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+/* Ended because of another rank: a better culprit may still turn up. */
+static bool status_victim(int status) {
+  if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGTERM;
+  return WEXITSTATUS(status) == DDP_PEER || WEXITSTATUS(status) == DDP_TIMEOUT;
+}
+
+static bool stopped(pid_t pid) {
+  char path[64], stat[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  FILE *f = fopen(path, "r");
+  if (!f) return false;
+  size_t n = fread(stat, 1, sizeof stat - 1, f);
+  fclose(f);
+  stat[n] = 0;
+  const char *p = strrchr(stat, ')');
+  return p && p[1] == ' ' && (p[2] == 'T' || p[2] == 't');
+}
+
+static int global_rank(const Job *j, int i) {
+  return j->fan->node_rank * j->fan->per_node + i;
+}
+
+static void signal_all(const Job *j, int number) {
+  for (int i = 0; i < j->fan->per_node; i++) {
+    if (j->children[i].pid) kill(j->children[i].pid, number);
+  }
+}
+
+static void describe(int status, char *out, size_t size) {
+  if (WIFSIGNALED(status))
+    snprintf(out, size, "was killed by signal %d (%s)", WTERMSIG(status),
+             strsignal(WTERMSIG(status)));
+  else
+    snprintf(out, size, "ended with exit code %d", WEXITSTATUS(status));
+}
+
+static void on_exit_of(Job *j, int i, int status) {
+  j->children[i] = (Child){.status = status};
+  j->alive--;
+  if (!status_failed(status) || j->signal) return;
+  if (j->culprit < 0 ||
+      (status_victim(j->children[j->culprit].status) && !status_victim(status) && !j->term_at))
+    j->culprit = i;
+  if (!j->failed_at) j->failed_at = ddp_clock();
+}
+
+static void reap(Job *j) {
+  int status;
+  pid_t pid;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    for (int i = 0; i < j->fan->per_node; i++) {
+      if (j->children[i].pid == pid) on_exit_of(j, i, status);
+    }
+  }
+}
+
+/* Ends what has not ended by itself. */
+static void end_rest(Job *j) {
+  double now = ddp_clock();
+  if (j->failed_at && !j->term_at && now >= j->failed_at + own_end) {
+    j->term_at = now;
+    j->kill_at = now + term_to_kill;
+    for (int i = 0; i < j->fan->per_node; i++) {
+      pid_t pid = j->children[i].pid;
+      if (pid && stopped(pid)) { /* takes no other signal */
+        j->stopped = i;
+        kill(pid, SIGKILL);
+      } else if (pid) {
+        kill(pid, SIGTERM);
+      }
+    }
+  }
+  if (j->kill_at && !j->killed && now >= j->kill_at) {
+    for (int i = 0; i < j->fan->per_node; i++) {
+      if (j->children[i].pid)
+        ddp_log(DDP_LOG_warning, "rank %d did not end; killing it", global_rank(j, i));
+    }
+    signal_all(j, SIGKILL);
+    j->killed = true;
+  }
+}
+
+static void on_signal(Job *j, const struct signalfd_siginfo *s) {
+  int number = (int)s->ssi_signo;
+  if (number == SIGCHLD) {
+    reap(j);
+  } else if (number == SIGUSR1 || number == SIGUSR2) {
+    signal_all(j, number);
+  } else if (number == SIGTSTP) { /* Ctrl-Z stops the whole job, fg continues it */
+    signal_all(j, SIGSTOP);
+    raise(SIGSTOP);
+    signal_all(j, SIGCONT);
+  } else {
+    signal_all(j, j->signal ? SIGKILL : number); /* asked twice: at once */
+    signal_all(j, SIGCONT);
+    j->kill_at = j->kill_at ? j->kill_at : ddp_clock() + interrupted_to_kill;
+    j->signal = number;
+  }
+}
+
+static void watch(Job *j, int signals) {
+  while (j->alive > 0) {
+    struct pollfd p = {.fd = signals, .events = POLLIN};
+    bool ending = j->failed_at || j->kill_at;
+    if (poll(&p, 1, ending ? 50 : -1) > 0) {
+      struct signalfd_siginfo s;
+      if (read(signals, &s, sizeof s) == (ssize_t)sizeof s) on_signal(j, &s);
+    }
+    end_rest(j);
+  }
+}
+
+static int exit_code(const Job *j) {
+  if (j->culprit < 0) {
+    int code = 0;
+    for (int i = 0; i < j->fan->per_node; i++) {
+      int s = j->children[i].status;
+      if (status_failed(s)) code = WIFEXITED(s) ? WEXITSTATUS(s) : 128 + WTERMSIG(s);
+    }
+    return code;
+  }
+  int s = j->children[j->culprit].status;
+  char what[128];
+  describe(s, what, sizeof what);
+  if (j->stopped >= 0)
+    ddp_log(DDP_LOG_error,
+            "rank %d was stopped (SIGSTOP, a debugger?) and has been killed; first to "
+            "end was rank %d, which %s",
+            global_rank(j, j->stopped), global_rank(j, j->culprit), what);
+  else
+    ddp_log(DDP_LOG_error, "rank %d %s; the other ranks were ended", global_rank(j, j->culprit),
+            what);
+  return WIFEXITED(s) ? WEXITSTATUS(s) : 128 + WTERMSIG(s);
+}
+
+static void set_number(const char *name, int v) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", v);
+  setenv(name, text, 1);
+}
+
+/* What the rank will be, and the names torchrun gives it for programs that it may start. */
+static void become_rank(const DdpFanOut *fan, int i, const char *key, DdpLaunch *out) {
+  *out = (DdpLaunch){.by = fan->by,
+                     .rank = fan->node_rank * fan->per_node + i,
+                     .world = fan->per_node * fan->nodes,
+                     .local_rank = i,
+                     .local_world = fan->per_node,
+                     .master_addr = fan->master_addr,
+                     .master_port = fan->master_addr ? fan->master_port : 0,
+                     .job_key = key,
+                     .child = true};
+  set_number("RANK", out->rank);
+  set_number("WORLD_SIZE", out->world);
+  set_number("LOCAL_RANK", i);
+  set_number("LOCAL_WORLD_SIZE", fan->per_node);
+  set_number("GROUP_RANK", fan->node_rank);
+  if (fan->master_addr) {
+    setenv("MASTER_ADDR", fan->master_addr, 1);
+    set_number("MASTER_PORT", fan->master_port);
+  }
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1);
+  ddp_log_rank(out->rank, out->world);
+}
+
+static bool start_rank(Job *j, int i, pid_t parent, const sigset_t *old) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(DDP_FAILED); /* it died before the line above */
+    setpgid(0, j->group);
+    sigprocmask(SIG_SETMASK, old, NULL);
+    return true;
+  }
+  if (pid < 0) return false;
+  if (!j->group) j->group = pid;
+  setpgid(pid, j->group);
+  j->children[i].pid = pid;
+  j->alive++;
+  return false;
+}
+
+DdpError *ddp_spawn(const DdpFanOut *fan, DdpLaunch *out, int *parent_exit) {
+  static char key[64];
+  snprintf(key, sizeof key, "own-%016llx", (unsigned long long)ddp_net_nonce());
+  sigset_t watched, old;
+  sigemptyset(&watched);
+  static const int numbers[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
+                                SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
+  sigprocmask(SIG_BLOCK, &watched, &old);
+  int signals = signalfd(-1, &watched, SFD_CLOEXEC);
+  Job j = {.fan = fan, .culprit = -1, .stopped = -1};
+  j.children = calloc((size_t)fan->per_node, sizeof *j.children);
+  if (!j.children || signals < 0)
+    return ddp_error(DDP_FAILED, "cannot start ranks: %s", strerror(errno));
+  pid_t parent = getpid();
+  fflush(NULL); /* or every rank would print what waits in the buffers */
+  for (int i = 0; i < fan->per_node; i++) {
+    if (start_rank(&j, i, parent, &old)) {
+      close(signals);
+      free(j.children);
+      become_rank(fan, i, key, out);
+      *parent_exit = -1;
+      return NULL;
+    }
+    if (!j.children[i].pid) {
+      int e = errno;
+      signal_all(&j, SIGKILL);
+      watch(&j, signals);
+      return ddp_error(DDP_FAILED, "cannot start rank %d: %s", global_rank(&j, i), strerror(e));
+    }
+  }
+  watch(&j, signals);
+  *parent_exit = exit_code(&j);
+  close(signals);
+  free(j.children);
+  sigprocmask(SIG_SETMASK, &old, NULL);
+  return NULL;
+}

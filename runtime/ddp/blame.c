@@ -1,0 +1,137 @@
+/* In: an error of a backend, the positions of all ranks. Out: one error that names the operation, the
+   update and the rank that is to blame; the watchdog that ends a rank which does not come back.
+   Holds: the first error of the job is the one that every call returns. */
+#include "group_state.h"
+#include "clock.h"
+#include "log.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Seconds: silent for longer is stopped; true cause of a broken connection is awaited; a rank that is
+   still computing long after the job's first error is ended. */
+static const double silent = 1.0, cause_wait = 1.0, grace = 3.0;
+static const char saving[] = "saving"; /* phase of a rank for which the others wait longer */
+
+int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number) {
+  if (number < 0) return -1;
+  if (level == DDP_LEVEL_inside)
+    return ddp_members_rank(&g->members, g->members.host[g->rank], number);
+  return g->two_level ? ddp_members_rank(&g->members, number, 0) : number;
+}
+
+/* Who is missing: a rank that does not answer, else the one that has come least far. Rank 0 first:
+   what is known of the others went through it. */
+static int suspect(DdpGroup *g) {
+  int late = -1;
+  uint64_t least = atomic_load(&g->arrived);
+  for (int r = 0; r < g->world; r++) {
+    DdpPosition p;
+    double age;
+    if (r == g->rank) continue;
+    ddp_control_position(g->control, r, &p, &age);
+    if (age > silent) return r;
+    if (p.arrived < least) {
+      least = p.arrived;
+      late = r;
+    }
+  }
+  return late;
+}
+
+static void describe(DdpGroup *g, int rank, char *out, size_t size) {
+  DdpPosition p;
+  double age;
+  ddp_control_position(g->control, rank, &p, &age);
+  if (age > silent)
+    snprintf(out, size, "it has not answered for %.1f s: it is stopped, or its host is gone", age);
+  else if (p.phase[0])
+    snprintf(out, size, "it is alive, in phase \"%s\" of update %lld", p.phase,
+             (long long)p.update);
+  else
+    snprintf(out, size, "it is alive");
+}
+
+static bool busy(DdpGroup *g, int rank) {
+  DdpPosition p;
+  double age;
+  if (rank < 0 || rank == g->rank) return false;
+  ddp_control_position(g->control, rank, &p, &age);
+  return age <= silent && strncmp(p.phase, saving, sizeof saving - 1) == 0;
+}
+
+bool ddp_group_patience_inside(void *group, int local) {
+  return busy(group, ddp_group_rank_of(group, DDP_LEVEL_inside, local));
+}
+
+bool ddp_group_patience_between(void *group, int number) {
+  (void)number; /* Gloo does not know who is missing */
+  return busy(group, suspect(group));
+}
+
+static DdpError *timed_out(DdpGroup *g, int rank, const DdpError *e) {
+  char where[64] = "", what[160] = "";
+  int64_t update = atomic_load(&g->update);
+  if (update >= 0) snprintf(where, sizeof where, "update %lld: ", (long long)update);
+  if (rank < 0)
+    return ddp_error(DDP_TIMEOUT, "%s%s did not finish within %g s (ddp_timeout)", where,
+                     e->message, g->timeout);
+  describe(g, rank, what, sizeof what);
+  return ddp_error_rank(DDP_TIMEOUT, rank,
+                        "%s%s: rank %d did not arrive within %g s (ddp_timeout); %s", where,
+                        e->message, rank, g->timeout, what);
+}
+
+DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e) {
+  if (!e) return NULL;
+  /* A broken connection is an effect; its cause is on its way over the control plane. */
+  double wait = e->klass == DDP_PEER && e->rank < 0 ? cause_wait : 0;
+  DdpError *known = ddp_control_error_soon(g->control, wait);
+  if (!known) {
+    int rank = ddp_group_rank_of(g, level, e->rank);
+    if (e->klass == DDP_TIMEOUT) {
+      DdpError *worded = timed_out(g, rank >= 0 ? rank : suspect(g), e);
+      ddp_error_free(e);
+      e = worded;
+    } else {
+      e->rank = rank;
+    }
+    ddp_control_abort(g->control, e);
+    known = ddp_control_error(g->control);
+  }
+  atomic_store(&g->leaving, true);
+  if (!known) return e;
+  ddp_error_free(e);
+  return known;
+}
+
+/* ---------- hooks of the control thread ---------- */
+
+static void position(void *self, DdpPosition *out) {
+  DdpGroup *g = self;
+  out->arrived = atomic_load(&g->arrived);
+  out->update = atomic_load(&g->update);
+  snprintf(out->phase, sizeof out->phase, "%s", atomic_load(&g->phase));
+}
+
+static void failed(void *self) {
+  DdpGroup *g = self;
+  if (!atomic_load(&g->opened)) return;
+  if (g->inside.comm) g->inside.backend->abort(g->inside.comm);
+  if (g->between.comm) g->between.backend->abort(g->between.comm);
+}
+
+/* The training thread has not come back since the first error: it computes, or hangs. */
+static void tick(void *self, double since) {
+  DdpGroup *g = self;
+  if (since < grace || atomic_load(&g->leaving)) return;
+  DdpError *e = ddp_control_error(g->control);
+  ddp_log(DDP_LOG_error, "%s", e->message);
+  ddp_launch_report(&g->launch, e);
+  _exit((int)e->klass);
+}
+
+DdpControlHooks ddp_group_hooks(DdpGroup *g) {
+  return (DdpControlHooks){.self = g, .position = position, .failed = failed, .tick = tick};
+}

@@ -1,0 +1,365 @@
+/* The process group. In: the launcher's word and settings. Out: collectives over all ranks, by shared
+   memory inside a host and Gloo between hosts. Holds: used by one thread (only abort may come from
+   another); every call of a world of one returns at once; after an error every call returns that error. */
+#include "group.h"
+#include "clock.h"
+#include "group_state.h"
+#include "log.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---------- opening ---------- */
+
+static DdpCommOptions options_of(DdpGroup *g, const char *prefix, double deadline) {
+  return (DdpCommOptions){.store = ddp_control_store(g->control),
+                          .prefix = prefix,
+                          .address = ddp_control_peers(g->control)[g->rank].address,
+                          .deadline = deadline,
+                          .timeout = g->timeout,
+                          .patience_self = g};
+}
+
+static DdpError *open_inside(DdpGroup *g, double deadline) {
+  char prefix[32];
+  int host = g->members.host[g->rank];
+  snprintf(prefix, sizeof prefix, "shm/%d", host);
+  DdpCommOptions o = options_of(g, prefix, deadline);
+  o.rank = g->members.local[g->rank];
+  o.world = ddp_members_count(&g->members, host);
+  o.patience = ddp_group_patience_inside;
+  g->inside.backend = &ddp_backend_shm;
+  return ddp_group_fail(g, DDP_LEVEL_inside, ddp_backend_shm.open(&g->inside.comm, &o));
+}
+
+static DdpError *open_between(DdpGroup *g, const char *name, double deadline) {
+  DdpCommOptions o = options_of(g, "between", deadline);
+  o.rank = g->two_level ? g->members.host[g->rank] : g->rank;
+  o.world = g->two_level ? g->members.n_hosts : g->world;
+  o.patience = ddp_group_patience_between;
+  g->between.backend = ddp_backend_find(name);
+  if (!g->between.backend)
+    return ddp_group_fail(g, DDP_LEVEL_between,
+                          ddp_error(DDP_USAGE, "ddp_backend %s is not supported yet", name));
+  if (!g->leader) return NULL;
+  return ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->open(&g->between.comm, &o));
+}
+
+static DdpError *open_levels(DdpGroup *g, const DdpGroupOptions *options, double deadline) {
+  const char *name = options->backend ? options->backend : "gloo";
+  bool several = g->members.n_hosts > 1;
+  bool inside = g->members.widest > 1 && !options->intra_node_backend;
+  bool between = several || !inside;
+  g->two_level = inside && between;
+  g->leader = !inside || g->members.local[g->rank] == 0;
+  snprintf(g->path, sizeof g->path, "%s%s%s", inside ? "shared memory" : "",
+           g->two_level ? " + " : "", between ? name : "");
+  if (inside && ddp_members_count(&g->members, g->members.host[g->rank]) > 1)
+    DDP_TRY(open_inside(g, deadline));
+  if (between) DDP_TRY(open_between(g, name, deadline));
+  atomic_store(&g->opened, true);
+  DdpError *e = ddp_control_error(g->control); /* came before the levels could be told */
+  if (e) atomic_store(&g->leaving, true);
+  return e;
+}
+
+static DdpError *open_world(DdpGroup *g, const DdpGroupOptions *options) {
+  double deadline = ddp_clock() + g->timeout;
+  const DdpProgramId program = {options->program_hash,
+                                options->program_text ? options->program_text : ""};
+  DdpMeeting meeting;
+  DDP_TRY(ddp_rendezvous(&meeting, &g->launch, &program, g->timeout));
+  DdpError *e = ddp_members_find(&g->members, g->rank, g->world, meeting.peers);
+  const DdpControlHooks hooks = ddp_group_hooks(g);
+  if (!e) e = ddp_control_open(&g->control, &meeting, &hooks);
+  ddp_meeting_close(&meeting);
+  return e ? e : open_levels(g, options, deadline);
+}
+
+static void release(DdpGroup *g) {
+  ddp_control_close(g->control); /* first: its thread uses the levels */
+  if (g->inside.comm) g->inside.backend->close(g->inside.comm);
+  if (g->between.comm) g->between.backend->close(g->between.comm);
+  ddp_members_free(&g->members);
+  free(g);
+}
+
+DdpError *ddp_group_open(DdpGroup **out, const DdpLaunch *launch, const DdpGroupOptions *options) {
+  DdpGroup *g = calloc(1, sizeof *g);
+  if (!g) return ddp_error(DDP_MEMORY, "no memory for the process group");
+  g->launch = *launch;
+  g->rank = launch->rank;
+  g->world = launch->world;
+  g->timeout = options->timeout;
+  g->leader = true;
+  atomic_init(&g->update, -1);
+  atomic_init(&g->phase, "start");
+  snprintf(g->path, sizeof g->path, "one rank");
+  *out = g;
+  if (g->world == 1) return NULL;
+  DdpError *e = open_world(g, options);
+  if (!e) return NULL;
+  release(g);
+  *out = NULL;
+  return e;
+}
+
+int ddp_group_rank(const DdpGroup *g) {
+  return g->rank;
+}
+int ddp_group_world(const DdpGroup *g) {
+  return g->world;
+}
+const char *ddp_group_path(const DdpGroup *g) {
+  return g->path;
+}
+
+void ddp_group_at(DdpGroup *g, int64_t update, const char *phase) {
+  atomic_store_explicit(&g->update, update, memory_order_relaxed);
+  atomic_store_explicit(&g->phase, phase, memory_order_relaxed);
+}
+
+/* ---------- the two levels ---------- */
+
+static void arrive(DdpGroup *g) {
+  atomic_fetch_add_explicit(&g->arrived, 1, memory_order_relaxed);
+}
+
+static DdpError *broadcast_in(DdpGroup *g, DdpLevelName name, void *data, int64_t bytes, int root,
+                              const char *what) {
+  DdpLevel *l = name == DDP_LEVEL_inside ? &g->inside : &g->between;
+  if (!l->comm) return NULL;
+  DdpWork *w;
+  DdpError *e = l->backend->broadcast(l->comm, data, bytes, root, what, NULL, &w);
+  if (!e) e = l->backend->wait(w);
+  return ddp_group_fail(g, name, e);
+}
+
+static DdpError *gather_in(DdpGroup *g, DdpLevelName name, const void *mine, void *all,
+                           int64_t bytes, const char *what) {
+  DdpLevel *l = name == DDP_LEVEL_inside ? &g->inside : &g->between;
+  if (!l->comm) {
+    memcpy(all, mine, (size_t)bytes);
+    return NULL;
+  }
+  DdpWork *w;
+  DdpError *e = l->backend->all_gather(l->comm, mine, all, bytes, what, NULL, &w);
+  if (!e) e = l->backend->wait(w);
+  return ddp_group_fail(g, name, e);
+}
+
+static DdpError *barrier_in(DdpGroup *g, DdpLevelName name, const char *what) {
+  DdpLevel *l = name == DDP_LEVEL_inside ? &g->inside : &g->between;
+  return l->comm ? ddp_group_fail(g, name, l->backend->barrier(l->comm, what)) : NULL;
+}
+
+/* ---------- all-reduce ---------- */
+
+struct DdpGroupWork {
+  float *data;
+  int64_t n;
+  const char *what;
+  DdpWork *inside, *between;
+  bool passed_on; /* leader: the second level has begun */
+  DdpGroupWork *next;
+};
+
+/* Leaders hand a sum of their host on as soon as it is complete. */
+static DdpError *pass_on(DdpGroup *g, DdpGroupWork *w) {
+  if (w->passed_on || !g->between.comm) return NULL;
+  w->passed_on = true;
+  return ddp_group_fail(g, DDP_LEVEL_between,
+                        g->between.backend->all_reduce(g->between.comm, w->data, w->n, DDP_f32,
+                                                       w->what, NULL, &w->between));
+}
+
+DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
+  if (g->world == 1) {
+    size_t rounded = bytes ? (bytes + 63) / 64 * 64 : 64;
+    *out = aligned_alloc(64, rounded);
+    if (!*out) return ddp_error(DDP_MEMORY, "no memory for %zu bytes", bytes);
+    memset(*out, 0, rounded);
+    return NULL;
+  }
+  arrive(g);
+  bool inside = g->inside.comm;
+  const DdpLevel *l = inside ? &g->inside : &g->between;
+  return ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
+                        l->backend->alloc(l->comm, bytes, out));
+}
+
+DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const char *what,
+                                     DdpGroupWork **out) {
+  *out = NULL;
+  if (g->world == 1 || n == 0) return NULL;
+  arrive(g);
+  DdpGroupWork *w = calloc(1, sizeof *w);
+  if (!w) return ddp_error(DDP_MEMORY, "%s: no memory", what);
+  *w = (DdpGroupWork){.data = data, .n = n, .what = what};
+  DdpError *e = NULL;
+  if (g->inside.comm)
+    e = ddp_group_fail(
+        g, DDP_LEVEL_inside,
+        g->inside.backend->all_reduce(g->inside.comm, data, n, DDP_f32, what, NULL, &w->inside));
+  else
+    e = pass_on(g, w);
+  if (e) {
+    free(w);
+    return e;
+  }
+  DdpGroupWork **end = &g->works;
+  while (*end) end = &(*end)->next;
+  *end = w;
+  *out = w;
+  return NULL;
+}
+
+/* Second level begins in the order of the first one, on every leader the same. */
+DdpError *ddp_group_progress(DdpGroup *g) {
+  for (DdpGroupWork *w = g->works; w; w = w->next) {
+    if (!w->inside || w->passed_on) continue;
+    bool done = false;
+    DdpError *e = g->inside.backend->poll(w->inside, &done);
+    if (e) return ddp_group_fail(g, DDP_LEVEL_inside, e);
+    if (!done || !g->two_level) return NULL; /* one poll moves all of them */
+    DDP_TRY(pass_on(g, w));
+  }
+  return NULL;
+}
+
+static DdpError *finish_inside(DdpGroup *g, DdpGroupWork *w) {
+  if (!w->inside) return NULL;
+  DdpWork *inside = w->inside;
+  w->inside = NULL;
+  return ddp_group_fail(g, DDP_LEVEL_inside, g->inside.backend->wait(inside));
+}
+
+static DdpError *finish(DdpGroup *g, DdpGroupWork *w) {
+  if (!g->two_level) {
+    if (g->inside.comm) return finish_inside(g, w);
+    DdpWork *between = w->between;
+    w->between = NULL;
+    return ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->wait(between));
+  }
+  /* All that has begun goes on to the second level before the first wait for it. */
+  for (DdpGroupWork *v = g->works; v; v = v->next) {
+    DDP_TRY(finish_inside(g, v));
+    DDP_TRY(pass_on(g, v));
+  }
+  if (w->between) {
+    DdpWork *between = w->between;
+    w->between = NULL;
+    DDP_TRY(ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->wait(between)));
+  }
+  return broadcast_in(g, DDP_LEVEL_inside, w->data, w->n * (int64_t)sizeof(float), 0, w->what);
+}
+
+DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
+  if (!w) return NULL;
+  DdpError *e = finish(g, w);
+  DdpGroupWork **p = &g->works;
+  while (*p != w) p = &(*p)->next;
+  *p = w->next;
+  free(w);
+  return e;
+}
+
+/* ---------- small values ---------- */
+
+/* From the root's host to its leader, over the leaders, then inside the other hosts. */
+DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
+  if (g->world == 1) return NULL;
+  arrive(g);
+  if (!g->two_level)
+    return broadcast_in(g, g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between, data, bytes, root,
+                        what);
+  int root_host = g->members.host[root];
+  bool same = g->members.host[g->rank] == root_host;
+  if (same) DDP_TRY(broadcast_in(g, DDP_LEVEL_inside, data, bytes, g->members.local[root], what));
+  DDP_TRY(broadcast_in(g, DDP_LEVEL_between, data, bytes, root_host, what));
+  return same ? NULL : broadcast_in(g, DDP_LEVEL_inside, data, bytes, 0, what);
+}
+
+/* Leaders exchange blocks as wide as the largest host. */
+static DdpError *gather_two_level(DdpGroup *g, const void *mine, void *all, int64_t bytes,
+                                  const char *what) {
+  const DdpMembers *m = &g->members;
+  size_t block = (size_t)m->widest * (size_t)bytes;
+  char *here = calloc(1, block), *there = calloc((size_t)m->n_hosts, block);
+  DdpError *e = here && there ? NULL : ddp_error(DDP_MEMORY, "%s: no memory", what);
+  if (!e) e = gather_in(g, DDP_LEVEL_inside, mine, here, bytes, what);
+  if (!e && g->leader) e = gather_in(g, DDP_LEVEL_between, here, there, (int64_t)block, what);
+  for (int h = 0; !e && g->leader && h < m->n_hosts; h++) {
+    for (int i = 0; i < ddp_members_count(m, h); i++)
+      memcpy((char *)all + (size_t)ddp_members_rank(m, h, i) * (size_t)bytes,
+             there + (size_t)h * block + (size_t)i * (size_t)bytes, (size_t)bytes);
+  }
+  if (!e) e = broadcast_in(g, DDP_LEVEL_inside, all, bytes * g->world, 0, what);
+  free(here);
+  free(there);
+  return e;
+}
+
+DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
+                               const char *what) {
+  if (g->world == 1) {
+    if (all != mine) memcpy(all, mine, (size_t)bytes);
+    return NULL;
+  }
+  arrive(g);
+  if (g->two_level) return gather_two_level(g, mine, all, bytes, what);
+  return gather_in(g, g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between, mine, all, bytes,
+                   what);
+}
+
+/* Gathered, then added in the order of ranks: the same bits everywhere. */
+DdpError *ddp_group_sum(DdpGroup *g, double *data, int n, const char *what) {
+  if (g->world == 1 || n == 0) return NULL;
+  size_t row = (size_t)n;
+  double *all = malloc((size_t)g->world * row * sizeof *all);
+  if (!all) return ddp_error(DDP_MEMORY, "%s: no memory", what);
+  DdpError *e = ddp_group_all_gather(g, data, all, (int64_t)(row * sizeof *all), what);
+  for (size_t i = 0; !e && i < row; i++) {
+    data[i] = all[i];
+    for (size_t r = 1; r < (size_t)g->world; r++) data[i] += all[r * row + i];
+  }
+  free(all);
+  return e;
+}
+
+DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
+  if (g->world == 1) return NULL;
+  arrive(g);
+  DDP_TRY(barrier_in(g, DDP_LEVEL_inside, what));
+  if (!g->two_level && g->inside.comm) return NULL;
+  DDP_TRY(barrier_in(g, DDP_LEVEL_between, what));
+  return g->two_level ? barrier_in(g, DDP_LEVEL_inside, what) : NULL;
+}
+
+/* ---------- ends ---------- */
+
+void ddp_group_abort(DdpGroup *g, const DdpError *why) {
+  if (!g || g->world == 1) return;
+  atomic_store(&g->leaving, true);
+  ddp_control_abort(g->control, why);
+}
+
+void ddp_group_close(DdpGroup *g) {
+  if (!g) return;
+  if (g->world > 1 && !atomic_load(&g->leaving)) {
+    ddp_group_at(g, atomic_load(&g->update), "end");
+    DdpError *e = ddp_control_bye(g->control, ddp_clock() + g->timeout);
+    if (e) ddp_log(DDP_LOG_warning, "at the end of the job: %s", e->message);
+    ddp_error_free(e);
+  }
+  while (g->works) {
+    DdpGroupWork *w = g->works;
+    g->works = w->next;
+    free(w);
+  }
+  if (g->world > 1)
+    release(g);
+  else
+    free(g);
+}

@@ -1,0 +1,46 @@
+/* Inside of the process group, shared by its files. */
+#ifndef DDP_DDP_GROUP_STATE_H
+#define DDP_DDP_GROUP_STATE_H
+#include "comm.h"
+#include "control.h"
+#include "group.h"
+#include "members.h"
+#include <stdatomic.h>
+
+typedef struct DdpLevel { /* one communicator of the group */
+  const DdpBackend *backend;
+  DdpComm *comm; /* NULL: this rank takes no part */
+} DdpLevel;
+
+struct DdpGroup {
+  DdpLaunch launch;
+  int rank, world;
+  double timeout;
+  DdpMembers members;
+  DdpControl *control;
+  DdpLevel inside;  /* ranks of this host; comm NULL: none */
+  DdpLevel between; /* all ranks, or one leader per host */
+  bool two_level;   /* both are used */
+  bool leader;      /* of its host; true without levels inside */
+  char path[48];
+  DdpGroupWork *works; /* in flight, oldest first */
+  /* Read by the control thread. */
+  _Atomic uint64_t arrived;
+  _Atomic int64_t update;
+  _Atomic(const char *) phase;
+  atomic_bool opened;  /* levels may be aborted */
+  atomic_bool leaving; /* this rank is on its way out with an error */
+};
+
+typedef enum DdpLevelName { DDP_LEVEL_inside, DDP_LEVEL_between } DdpLevelName;
+
+/* Makes a backend's error the job's: finds who is to blame, words it, tells the others. */
+DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e);
+/* Whether a rank that is late is known to be busy with what others must wait for. */
+bool ddp_group_patience_inside(void *group, int local);
+bool ddp_group_patience_between(void *group, int number);
+/* Hooks of the control plane. */
+DdpControlHooks ddp_group_hooks(DdpGroup *g);
+/* Rank that took part in a level under that number. */
+int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number);
+#endif

@@ -1,0 +1,149 @@
+/* In: "this gradient is complete", from the emitted backward. Out: all-reduced gradient ranges.
+   Holds: buckets are started in their order, on every rank the same, whatever order gradients come in;
+   nothing is sent on micro-batches that only accumulate; the first error is kept for finish. */
+#include "reducer.h"
+#include "buckets.h"
+#include "clock.h"
+#include "handshake.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct Bucket {
+  char what[48];   /* for errors */
+  int32_t pending; /* gradients still to come */
+  DdpGroupWork *work;
+} Bucket;
+
+struct DdpReducer {
+  const DdpJob *job;
+  DdpGroup *group;
+  float *grads;
+  DdpBucketInfo *info;
+  Bucket *buckets;
+  int n, started;
+  int32_t *bucket_of;   /* [n_tensors], -1: not trained */
+  uint32_t *seen, turn; /* [n_tensors]: turn in which it was last ready */
+  bool active;          /* this micro-batch synchronises */
+  DdpError *error;
+};
+
+static uint64_t layout_hash(const DdpReducer *r) {
+  uint64_t h = 14695981039346656037u;
+  for (int b = 0; b < r->n; b++) {
+    const uint64_t words[] = {(uint64_t)r->info[b].first, (uint64_t)r->info[b].count,
+                              (uint64_t)r->info[b].begin, (uint64_t)r->info[b].end};
+    for (size_t i = 0; i < 4; i++) h = (h ^ words[i]) * 1099511628211u;
+  }
+  return h;
+}
+
+static DdpError *build(DdpReducer *r, double cap_mb) {
+  const DdpJob *job = r->job;
+  size_t tensors = (size_t)job->n_tensors + 1, ready = (size_t)job->n_ready + 1;
+  r->info = calloc(ready, sizeof *r->info);
+  r->bucket_of = malloc(tensors * sizeof *r->bucket_of);
+  r->seen = calloc(tensors, sizeof *r->seen);
+  if (!r->info || !r->bucket_of || !r->seen) return ddp_error(DDP_MEMORY, "no memory for buckets");
+  r->n = ddp_buckets_cut(job, cap_mb, r->info);
+  r->buckets = calloc((size_t)r->n + 1, sizeof *r->buckets);
+  if (!r->buckets) return ddp_error(DDP_MEMORY, "no memory for buckets");
+  for (int32_t t = 0; t < job->n_tensors; t++) r->bucket_of[t] = -1;
+  for (int b = 0; b < r->n; b++) {
+    snprintf(r->buckets[b].what, sizeof r->buckets[b].what, "all-reduce of bucket %d", b);
+    for (int32_t i = 0; i < r->info[b].count; i++)
+      r->bucket_of[job->ready[r->info[b].first + i]] = b;
+  }
+  return ddp_handshake(r->group, "layout of gradient buckets", layout_hash(r));
+}
+
+DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group, float *grads,
+                           double bucket_cap_mb) {
+  *out = NULL;
+  DdpReducer *r = calloc(1, sizeof *r);
+  if (!r) return ddp_error(DDP_MEMORY, "no memory for the reducer");
+  r->job = job;
+  r->group = group;
+  r->grads = grads;
+  DdpError *e = build(r, bucket_cap_mb);
+  if (e)
+    ddp_reducer_close(r);
+  else
+    *out = r;
+  return e;
+}
+
+int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out) {
+  *out = r->info;
+  return r->n;
+}
+
+void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update) {
+  ddp_group_at(r->group, update, "backward");
+  r->active = synchronise && ddp_group_world(r->group) > 1;
+  if (!r->active) return;
+  r->turn++;
+  r->started = 0;
+  for (int b = 0; b < r->n; b++) r->buckets[b].pending = r->info[b].count;
+}
+
+static void start_complete(DdpReducer *r) {
+  while (r->started < r->n && r->buckets[r->started].pending == 0 && !r->error) {
+    Bucket *b = &r->buckets[r->started];
+    const DdpBucketInfo *i = &r->info[r->started];
+    r->error = ddp_group_all_reduce_start(r->group, r->grads + i->begin, i->end - i->begin, b->what,
+                                          &b->work);
+    r->started++;
+  }
+}
+
+void ddp_grad_ready(DdpStep *step, int32_t tensor) {
+  DdpReducer *r = step->reducer;
+  if (!r || !r->active || r->error) return;
+  int32_t bucket = r->bucket_of[tensor];
+  if (bucket < 0) return;
+  if (r->seen[tensor] == r->turn) {
+    r->error = ddp_error(DDP_FAILED, "gradient of %s became ready twice (internal fault)",
+                         r->job->tensors[tensor].name);
+    return;
+  }
+  r->seen[tensor] = r->turn;
+  if (--r->buckets[bucket].pending == 0)
+    start_complete(r);
+  else if (r->started > 0)
+    r->error = ddp_group_progress(r->group);
+}
+
+static DdpError *unready(const DdpReducer *r) {
+  for (int32_t i = 0; i < r->job->n_ready; i++) {
+    int32_t t = r->job->ready[i];
+    if (r->seen[t] != r->turn)
+      return ddp_error(DDP_FAILED, "gradient of %s did not become ready (internal fault)",
+                       r->job->tensors[t].name);
+  }
+  return ddp_error(DDP_FAILED, "a gradient bucket was not started (internal fault)");
+}
+
+DdpError *ddp_reducer_finish(DdpReducer *r, double *exposed_seconds) {
+  if (!r->active) return NULL;
+  r->active = false;
+  double start = ddp_clock();
+  DdpError *e = r->error;
+  r->error = NULL;
+  if (!e && r->started < r->n) e = unready(r);
+  for (int b = 0; b < r->started; b++) {
+    if (!e) e = ddp_group_wait(r->group, r->buckets[b].work);
+    r->buckets[b].work = NULL; /* after an error the group takes back what is left */
+  }
+  if (exposed_seconds) *exposed_seconds += ddp_clock() - start;
+  return e;
+}
+
+void ddp_reducer_close(DdpReducer *r) {
+  if (!r) return;
+  ddp_error_free(r->error);
+  free(r->info);
+  free(r->buckets);
+  free(r->bucket_of);
+  free(r->seen);
+  free(r);
+}

@@ -1,0 +1,269 @@
+/* One rank of a small job, for the tests of comm and ddp: starts like a compiled job, runs the steps that
+   its arguments name, ends like a compiled job.
+   key=value arguments: do=reduce|values|loop|open|alloc, backend=gloo (no shared memory), timeout=SECONDS,
+   updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE, slow=RANK@UPDATE (phase "saving"),
+   hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program text of that rank), size=FLOATS. */
+#include "clock.h"
+#include "group.h"
+#include "log.h"
+#include "reducer.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct Event {
+  int rank;
+  long update;
+} Event;
+
+typedef struct Options {
+  const char *what, *text;
+  int text_rank;
+  bool gloo;
+  double timeout;
+  long updates, size;
+  Event kill, stop, fail, slow, hang;
+} Options;
+
+static Event event_of(const char *text) {
+  Event e = {-1, -1};
+  sscanf(text, "%d@%ld", &e.rank, &e.update);
+  return e;
+}
+
+static bool happens(const Event *e, int rank, long update) {
+  return e->rank == rank && e->update == update;
+}
+
+static Options parse(int argc, char **argv) {
+  Options o = {.what = "reduce", .timeout = 20, .updates = 10, .size = 5000, .text_rank = -1};
+  o.kill = o.stop = o.fail = o.slow = o.hang = (Event){-1, -1};
+  for (int i = 1; i < argc; i++) {
+    char *value = strchr(argv[i], '=');
+    if (!value) exit(64);
+    *value++ = 0;
+    const char *key = argv[i];
+    if (!strcmp(key, "do"))
+      o.what = value;
+    else if (!strcmp(key, "backend"))
+      o.gloo = !strcmp(value, "gloo");
+    else if (!strcmp(key, "timeout"))
+      o.timeout = atof(value);
+    else if (!strcmp(key, "updates"))
+      o.updates = atol(value);
+    else if (!strcmp(key, "size"))
+      o.size = atol(value);
+    else if (!strcmp(key, "kill"))
+      o.kill = event_of(value);
+    else if (!strcmp(key, "stop"))
+      o.stop = event_of(value);
+    else if (!strcmp(key, "fail"))
+      o.fail = event_of(value);
+    else if (!strcmp(key, "slow"))
+      o.slow = event_of(value);
+    else if (!strcmp(key, "hang"))
+      o.hang = event_of(value);
+    else if (!strcmp(key, "text")) {
+      o.text_rank = atoi(value);
+      o.text = strchr(value, ':') + 1;
+    } else
+      exit(64);
+  }
+  return o;
+}
+
+static float value_of(int rank, long i) {
+  return (float)((i * 7919 + rank * 104729) % 2003) / 97.0f;
+}
+
+static uint64_t hash_of(uint64_t h, const void *data, size_t n) {
+  const unsigned char *p = data;
+  for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 1099511628211u;
+  return h;
+}
+
+/* Sums of many sizes and offsets, several in flight, against the sum in double precision. */
+static DdpError *do_reduce(DdpGroup *g) {
+  static const long sizes[] = {1, 2, 3, 15, 16, 17, 31, 64, 100, 1023, 4097, 65537, 300001};
+  enum { N = sizeof sizes / sizeof *sizes };
+  int rank = ddp_group_rank(g), world = ddp_group_world(g);
+  long total = 0;
+  for (int k = 0; k < N; k++) total += (sizes[k] + 15) / 16 * 16;
+  float *data;
+  DDP_TRY(ddp_group_alloc(g, (size_t)total * sizeof *data, (void **)&data));
+  for (long i = 0; i < total; i++) {
+    if (data[i] != 0) return ddp_error(DDP_FAILED, "memory is not zeroed");
+  }
+  uint64_t h = 14695981039346656037u;
+  for (int round = 0; round < 3; round++) {
+    DdpGroupWork *works[N];
+    long at = 0;
+    for (int k = 0; k < N; k++) {
+      for (long i = 0; i < sizes[k]; i++) data[at + i] = value_of(rank, i + round);
+      DDP_TRY(ddp_group_all_reduce_start(g, data + at, sizes[k], "sums", &works[k]));
+      DDP_TRY(ddp_group_progress(g));
+      at += (sizes[k] + 15) / 16 * 16;
+    }
+    at = 0;
+    for (int k = 0; k < N; k++) {
+      DDP_TRY(ddp_group_wait(g, works[k]));
+      for (long i = 0; i < sizes[k]; i++) {
+        double want = 0;
+        for (int r = 0; r < world; r++) want += (double)value_of(r, i + round);
+        double off = (double)data[at + i] - want;
+        if (off > 1e-4 || off < -1e-4)
+          return ddp_error(DDP_FAILED, "size %ld element %ld: %g, not %g", sizes[k], i,
+                           (double)data[at + i], want);
+      }
+      h = hash_of(h, data + at, (size_t)sizes[k] * sizeof *data);
+      at += (sizes[k] + 15) / 16 * 16;
+    }
+  }
+  printf("bits %016llx\n", (unsigned long long)h);
+  return NULL;
+}
+
+/* Broadcast, gather, sum and barrier, larger than one piece of the staging memory. */
+static DdpError *do_values(DdpGroup *g) {
+  int rank = ddp_group_rank(g), world = ddp_group_world(g);
+  size_t n = 150001;
+  int *mine = malloc(n * sizeof *mine), *all = malloc(n * (size_t)world * sizeof *all);
+  if (!mine || !all) return ddp_error(DDP_MEMORY, "test memory");
+  for (int root = 0; root < world; root++) {
+    for (size_t i = 0; i < n; i++) mine[i] = rank == root ? (int)i * (root + 3) : -1;
+    DDP_TRY(ddp_group_broadcast(g, mine, (int64_t)(n * sizeof *mine), root, "values"));
+    for (size_t i = 0; i < n; i++) {
+      if (mine[i] != (int)i * (root + 3)) return ddp_error(DDP_FAILED, "broadcast of %d", root);
+    }
+  }
+  for (size_t i = 0; i < n; i++) mine[i] = rank * 1000000 + (int)i;
+  DDP_TRY(ddp_group_all_gather(g, mine, all, (int64_t)(n * sizeof *mine), "values"));
+  for (int r = 0; r < world; r++) {
+    for (size_t i = 0; i < n; i++) {
+      if (all[(size_t)r * n + i] != r * 1000000 + (int)i)
+        return ddp_error(DDP_FAILED, "all_gather");
+    }
+  }
+  double s[3] = {rank + 1, 0.1 * rank, 1e9 + rank}, want[3] = {1, 0, 1e9};
+  for (int r = 1; r < world; r++) {
+    want[0] += r + 1;
+    want[1] += 0.1 * r;
+    want[2] += 1e9 + r;
+  }
+  DDP_TRY(ddp_group_sum(g, s, 3, "values"));
+  if (memcmp(s, want, sizeof s) != 0)
+    return ddp_error(DDP_FAILED, "sum: %g %g %g", s[0], s[1], s[2]);
+  for (int i = 0; i < 20; i++) DDP_TRY(ddp_group_barrier(g, "values"));
+  free(mine);
+  free(all);
+  printf("values right\n");
+  return NULL;
+}
+
+static void wait_for_ever(void) {
+  for (;;) pause();
+}
+
+/* A training loop with its events, through the reducer. */
+static DdpError *do_loop(DdpGroup *g, const Options *o) {
+  enum { TENSORS = 4 };
+  DdpTensor tensors[TENSORS];
+  int32_t ready[TENSORS];
+  for (int i = 0; i < TENSORS; i++) {
+    tensors[i] =
+        (DdpTensor){.name = "t", .elements = o->size, .offset = i * ((o->size + 15) / 16 * 16)};
+    ready[i] = i;
+  }
+  DdpJob job = {.tensors = tensors, .n_tensors = TENSORS, .ready = ready, .n_ready = TENSORS};
+  int rank = ddp_group_rank(g), world = ddp_group_world(g);
+  size_t total = (size_t)tensors[TENSORS - 1].offset + (size_t)o->size;
+  float *grads;
+  DdpReducer *r;
+  DDP_TRY(ddp_group_alloc(g, total * sizeof *grads, (void **)&grads));
+  DDP_TRY(ddp_reducer_open(&r, &job, g, grads, (double)o->size * 4 / 1048576));
+  const DdpBucketInfo *info;
+  if (ddp_reducer_buckets(r, &info) != TENSORS) return ddp_error(DDP_FAILED, "buckets");
+  DdpStep step = {.reducer = r};
+  double exposed = 0;
+  for (long u = 0; u < o->updates; u++) {
+    ddp_group_at(g, u, "forward");
+    if (happens(&o->kill, rank, u)) raise(SIGKILL);
+    if (happens(&o->stop, rank, u)) raise(SIGSTOP);
+    if (happens(&o->hang, rank, u)) wait_for_ever();
+    if (happens(&o->fail, rank, u)) return ddp_error(DDP_NUMERIC, "loss is nan at update %ld", u);
+    for (int micro = 0; micro < 2; micro++) {
+      ddp_reducer_begin(r, micro == 1, u);
+      for (int i = 0; i < TENSORS; i++) {
+        float *p = grads + tensors[i].offset;
+        for (long k = 0; k < o->size; k++)
+          p[k] = (micro ? p[k] : 0) + (float)(rank + i + u + k % 5);
+        ddp_grad_ready(&step, i);
+      }
+      DDP_TRY(ddp_reducer_finish(r, &exposed));
+    }
+    for (int i = 0; i < TENSORS; i++) {
+      for (long k = 0; k < o->size; k++) {
+        float want = 2.0f * ((float)(world * (world - 1)) / 2 + (float)(world * (i + u + k % 5)));
+        if (grads[tensors[i].offset + k] != want)
+          return ddp_error(DDP_FAILED, "update %ld tensor %d: %g not %g", u, i,
+                           (double)grads[tensors[i].offset + k], (double)want);
+      }
+    }
+    if (u == o->slow.update) { /* all know that rank 0 saves; it takes longer than the timeout */
+      ddp_group_at(g, u, rank == o->slow.rank ? "saving" : "waiting");
+      if (rank == o->slow.rank) {
+        double end = ddp_clock() + 2.5 * o->timeout;
+        struct timespec t = {.tv_nsec = 50000000};
+        while (ddp_clock() < end) nanosleep(&t, NULL);
+      }
+      DDP_TRY(ddp_group_barrier(g, "checkpoint"));
+    }
+  }
+  ddp_reducer_close(r);
+  printf("loop done\n");
+  return NULL;
+}
+
+static DdpError *run(DdpGroup *g, const Options *o) {
+  if (!strcmp(o->what, "reduce")) return do_reduce(g);
+  if (!strcmp(o->what, "values")) return do_values(g);
+  if (!strcmp(o->what, "loop")) return do_loop(g, o);
+  return ddp_group_barrier(g, "nothing");
+}
+
+int main(int argc, char **argv) {
+  DdpLaunch launch;
+  int parent;
+  alarm(60); /* no rank outlives its test */
+  DdpError *e = ddp_launch(&argc, argv, &launch, &parent);
+  if (!e && parent >= 0) return parent;
+  alarm(60); /* alarms are not inherited */
+  Options o = parse(argc, argv);
+  DdpGroup *g = NULL;
+  if (!e) {
+    char text[256];
+    snprintf(text, sizeof text, "model=mlp\n%s\nseed=42\n",
+             launch.rank == o.text_rank ? o.text : "learning_rate=0.1");
+    uint64_t hash = 7;
+    for (const char *p = text; *p; p++) hash = hash * 31 + (unsigned char)*p;
+    DdpGroupOptions options = {.intra_node_backend = o.gloo,
+                               .timeout = o.timeout,
+                               .program_hash = hash,
+                               .program_text = text};
+    e = ddp_group_open(&g, &launch, &options);
+  }
+  if (!e) printf("by %s path %s\n", launch.by, ddp_group_path(g));
+  if (!e) e = run(g, &o);
+  if (!e) {
+    ddp_group_close(g);
+    return 0;
+  }
+  if (g) ddp_group_abort(g, e);
+  ddp_log(DDP_LOG_error, "%s", e->message);
+  ddp_launch_report(&launch, e);
+  return (int)e->klass;
+}
