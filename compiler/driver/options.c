@@ -1,0 +1,147 @@
+/* The command line of ddpc, from the table options.def. */
+#include "options.h"
+#include "pipeline.h"
+
+typedef struct OptionRow {
+  const char *name; /* as written: from-ir */
+  char letter;
+  const char *argument;
+  int commands;
+  const char *doc;
+} OptionRow;
+
+static const OptionRow rows[] = {
+#define OPTION(name, letter, argument, commands, doc) {#name, letter, argument, commands, doc},
+#include "options.def"
+};
+
+static const struct {
+  const char *word;
+  int command;
+  const char *usage, *doc;
+} commands[] = {
+    {"plan", COMMAND_plan, "ddpc plan JOB [OPTIONS]",
+     "prints what the compiler decided: shapes, parameters, memory, buckets"},
+    {"check", COMMAND_check, "ddpc check FILE [OPTIONS]",
+     "reports the mistakes of a job, library or fragment and compiles nothing"},
+    {"explain", COMMAND_explain, "ddpc explain E0405|KEY ...",
+     "says more about a diagnostic or a setting"},
+    {"", COMMAND_compile, "ddpc JOB -o OUT [OPTIONS]", "compiles a job to a program"},
+};
+
+/* from_ir in the table is --from-ir on the command line; both are read. */
+static bool same_name(const char *row, const char *given, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!row[i] || (row[i] != given[i] && !(row[i] == '_' && given[i] == '-'))) return false;
+  return !row[n];
+}
+
+static void print_row(FILE *out, const OptionRow *r) {
+  char left[64], name[32];
+  snprintf(name, sizeof name, "%s", r->name);
+  for (char *c = name; *c; c++)
+    if (*c == '_') *c = '-';
+  char letter[8] = "    ";
+  if (r->letter) snprintf(letter, sizeof letter, "-%c, ", r->letter);
+  snprintf(left, sizeof left, "%s--%s%s%s", letter, name, r->argument ? "=" : "",
+           r->argument ? r->argument : "");
+  fprintf(out, "  %-26s %s\n", left, r->doc);
+}
+
+void options_help(FILE *out, int command) {
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (commands[i].command == command || command == COMMAND_compile)
+      fprintf(out, "%-36s %s\n", commands[i].usage, commands[i].doc);
+  fprintf(out, "\n");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].commands & command) print_row(out, &rows[i]);
+  if (command != COMMAND_compile) return;
+  Text stages = {0};
+  pipeline_stages(&stages);
+  fprintf(out, "\nStages for --dump: %s\n", stages.at);
+  text_free(&stages);
+}
+
+static bool misuse(const char *format, const char *what, const char *help) {
+  fprintf(stderr, "ddpc: ");
+  fprintf(stderr, format, what);
+  if (help) fprintf(stderr, "\nhelp: did you mean `--%s`?", help);
+  fprintf(stderr, "\nhelp: `ddpc --help` lists commands and options\n");
+  return false;
+}
+
+static const OptionRow *find_long(const char *given, size_t n) {
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (same_name(rows[i].name, given, n)) return &rows[i];
+  return NULL;
+}
+
+static bool unknown(Arena *a, const char *given, size_t n, int command) {
+  char *wanted = arena_strndup(a, given, n);
+  TextNearest nearest = {.wanted = wanted};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].commands & command) text_offer(&nearest, rows[i].name);
+  return misuse("there is no option `--%s`", wanted, nearest.best);
+}
+
+static bool take_define(Options *o, Arena *a, const char *text) {
+  const char *equals = strchr(text, '=');
+  if (!equals || equals == text) return misuse("`-D %s` is not NAME=VALUE", text, NULL);
+  SemaDefine d = {arena_strndup(a, text, (size_t)(equals - text)), equals + 1};
+  vec_push(a, &o->defines, d);
+  return true;
+}
+
+static bool take(Options *o, Arena *a, const OptionRow *r, const char *value) {
+  if (!(r->commands & o->command)) return misuse("`--%s` has no meaning here", r->name, NULL);
+  int kind = (int)(r - rows);
+  if (kind == OPT_define) return take_define(o, a, value);
+  if (o->value[kind]) return misuse("`--%s` is given twice", r->name, NULL);
+  o->value[kind] = value ? value : "";
+  return true;
+}
+
+/* Consumes argv[*i] and the value behind it. */
+static bool take_argument(Options *o, Arena *a, int argc, char **argv, int *i) {
+  const char *s = argv[*i];
+  const OptionRow *r = NULL;
+  const char *value = NULL;
+  if (s[1] == '-') {
+    const char *equals = strchr(s, '=');
+    size_t n = equals ? (size_t)(equals - s - 2) : strlen(s + 2);
+    r = find_long(s + 2, n);
+    if (!r) return unknown(a, s + 2, n, o->command);
+    value = equals ? equals + 1 : NULL;
+  } else {
+    for (size_t k = 0; k < sizeof rows / sizeof *rows && !r; k++)
+      if (rows[k].letter == s[1]) r = &rows[k];
+    if (!r) return misuse("there is no option `%s`", s, NULL);
+    if (s[2]) value = s + 2;
+  }
+  if (value && !r->argument) return misuse("`--%s` takes no value", r->name, NULL);
+  if (!value && r->argument) {
+    if (*i + 1 >= argc) return misuse("`--%s` needs a value", r->name, NULL);
+    value = argv[++*i];
+  }
+  return take(o, a, r, value);
+}
+
+bool options_parse(Options *o, Arena *a, int argc, char **argv) {
+  *o = (Options){.command = COMMAND_compile};
+  int i = 1;
+  for (size_t k = 0; argc > 1 && k < sizeof commands / sizeof *commands; k++)
+    if (*commands[k].word && !strcmp(argv[1], commands[k].word)) {
+      o->command = commands[k].command;
+      i = 2;
+    }
+  bool names_only = false;
+  for (; i < argc; i++) {
+    if (!names_only && !strcmp(argv[i], "--"))
+      names_only = true;
+    else if (names_only || argv[i][0] != '-' || !argv[i][1])
+      vec_push(a, &o->names, argv[i]);
+    else if (!take_argument(o, a, argc, argv, &i))
+      return false;
+  }
+  return true;
+}

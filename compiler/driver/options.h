@@ -1,0 +1,30 @@
+/* The command line of ddpc. */
+#ifndef DRIVER_OPTIONS_H
+#define DRIVER_OPTIONS_H
+#include "sema.h"
+#include <stdio.h>
+
+enum {
+  COMMAND_compile = 1,
+  COMMAND_plan = 2,
+  COMMAND_check = 4,
+  COMMAND_explain = 8,
+};
+
+typedef enum OptionKind {
+#define OPTION(name, ...) OPT_##name,
+#include "options.def"
+  OPT_COUNT
+} OptionKind;
+
+typedef struct Options {
+  int command;
+  const char *value[OPT_COUNT]; /* "" for a switch that is set; NULL: not given */
+  VEC(SemaDefine) defines;
+  VEC(const char *) names; /* what is no option: the job, the codes to explain */
+} Options;
+
+/* False after a message on stderr. */
+bool options_parse(Options *out, Arena *a, int argc, char **argv);
+void options_help(FILE *out, int command);
+#endif
