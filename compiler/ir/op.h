@@ -22,6 +22,7 @@ typedef enum OpFlag {
   OPF_integral = 1 << 12,  /* identity on integers (floor, round) */
   OPF_logical = 1 << 13,   /* inputs must be bool */
   OPF_bool = 1 << 14,      /* computes in bool too (where, maximum); arithmetic refuses it */
+  OPF_linear = 1 << 15,    /* linear in all its inputs together (add, sum, reshape); op_is_linear */
 } OpFlag;
 
 /* Three spellings, three meanings (gradient of an input): */
@@ -62,4 +63,10 @@ const OpDef *op_def(OpKind op);
 bool op_find(const char *name, OpKind *out);
 int op_attr(OpKind op, const char *name); /* index of the attribute; -1 */
 static inline bool op_has(OpKind op, OpFlag f) { return (op_def(op)->flags & (unsigned)f) != 0; }
+/* Is f(a + b) = f(a) + f(b), f(k a) = k f(a) for this value? A cast from float to integer is not. */
+static inline bool op_is_linear(const Graph *g, const Value *v) {
+  if (!op_has(v->op, OPF_linear)) return false;
+  return v->op != OP_cast || dtype_category(v->type.dtype) == 'f' ||
+         dtype_category(value_at(g, v->in[0])->type.dtype) != 'f';
+}
 #endif

@@ -81,27 +81,15 @@ static bool is_additive(Means *m, Val v) {
   if (batch_has_dim(value_at(m->g, v)->type)) return false;
   if (batch_is_sum(&m->batch, v)) return true;
   const Value *x = value_at(m->g, v);
-  switch (x->op) {
-  case OP_neg:
-  case OP_cast:
-  case OP_detach:
-  case OP_sum:
-  case OP_reshape:
-  case OP_permute:
-  case OP_expand:
-  case OP_slice:
-    return is_additive(m, x->in[0]);
-  case OP_add:
-  case OP_sub:
-    return is_additive(m, x->in[0]) && is_additive(m, x->in[1]);
-  case OP_mul:
-    return (is_additive(m, x->in[0]) && batch_constant(&m->batch, x->in[1])) ||
-           (batch_constant(&m->batch, x->in[0]) && is_additive(m, x->in[1]));
-  case OP_div:
-    return is_additive(m, x->in[0]) && batch_constant(&m->batch, x->in[1]);
-  default:
-    return false;
+  if (op_is_linear(m->g, x)) {
+    for (int i = 0; i < x->inputs; i++) {
+      if (!is_additive(m, x->in[i])) return false;
+    }
+    return true;
   }
+  bool product = x->op == OP_mul, quotient = x->op == OP_div;
+  if (product && batch_constant(&m->batch, x->in[0])) return is_additive(m, x->in[1]);
+  return (product || quotient) && is_additive(m, x->in[0]) && batch_constant(&m->batch, x->in[1]);
 }
 
 static Val shared(Means *m, Val v) {
@@ -112,10 +100,11 @@ static Val shared(Means *m, Val v) {
 
 static Val part(Means *m, Val v);
 
-static Val part_of_one(Means *m, Val v) {
+static Val part_of_each(Means *m, Val v) {
   const Value x = *value_at(m->g, v);
-  Val in = part(m, x.in[0]);
-  return ir_must(m->g, x.op, &in, 1, x.attr, x.at, x.scope);
+  Val in[IR_MAX_INPUTS];
+  for (int i = 0; i < x.inputs; i++) in[i] = part(m, x.in[i]);
+  return ir_must(m->g, x.op, in, x.inputs, x.attr, x.at, x.scope);
 }
 
 /* A factor that is the same in every micro-batch stays outside. */
@@ -139,59 +128,32 @@ static Val part_of_product(Means *m, Val v) {
 static Val part(Means *m, Val v) {
   const Value x = *value_at(m->g, v);
   if (batch_has_dim(x.type) || batch_constant(&m->batch, v)) return shared(m, v);
-  switch (x.op) {
-  case OP_add:
-  case OP_sub: {
-    Val a = part(m, x.in[0]), b = part(m, x.in[1]);
-    return add(m, x.op, v, 2, (Val[]){a, b});
-  }
-  case OP_mul:
-  case OP_div:
-    return part_of_product(m, v);
-  case OP_sum:
-    if (batch_has_dim(value_at(m->g, x.in[0])->type)) return shared(m, v);
-    return part_of_one(m, v);
-  case OP_neg:
-  case OP_detach:
-  case OP_reshape:
-  case OP_permute:
-  case OP_expand:
-  case OP_slice:
-    return part_of_one(m, v);
-  case OP_cast:
-    if (dtype_category(x.type.dtype) == 'f') return part_of_one(m, v);
-    return shared(m, v);
-  default:
-    return shared(m, v);
-  }
+  if (x.op == OP_mul || x.op == OP_div) return part_of_product(m, v);
+  bool cut = x.op == OP_sum && batch_has_dim(value_at(m->g, x.in[0])->type);
+  if (cut || !op_is_linear(m->g, &x) || dtype_category(x.type.dtype) != 'f') return shared(m, v);
+  return part_of_each(m, v);
 }
 
 /* ---------- counts ---------- */
 
-/* constant * B, or NAN. */
-static double per_sample(const Graph *g, Val v) {
-  const Value *x = value_at(g, v);
-  double c = 0;
-  switch (x->op) {
-  case OP_dimval: {
-    Dim d = x->attr[0].as.dims.at[0];
-    return d.fixed == 0 ? (double)d.per_batch : NAN;
+/* The c of a count that is c * B whatever the data, else NAN: its values at three batches tell. */
+static double per_sample(const Graph *counts, Val v) {
+  Graph *g = graph_like(counts);
+  Val *map = ARENA_ARRAY(g->arena, Val, v + 1);
+  bool *read = ARENA_ARRAY(g->arena, bool, v + 1);
+  double at[4];
+  read[v] = true;
+  for (Val i = v; i > 0; i--) {
+    const Value *x = value_at(counts, i);
+    for (int k = 0; read[i] && k < x->inputs; k++) read[x->in[k]] = true;
+    if (read[i] && !op_def(x->op)->interpret) return NAN; /* data */
   }
-  case OP_cast:
-    return per_sample(g, x->in[0]);
-  case OP_neg:
-    return -per_sample(g, x->in[0]);
-  case OP_add:
-    return per_sample(g, x->in[0]) + per_sample(g, x->in[1]);
-  case OP_mul:
-    if (ir_is_const(g, x->in[0], &c)) return c * per_sample(g, x->in[1]);
-    if (ir_is_const(g, x->in[1], &c)) return c * per_sample(g, x->in[0]);
-    return NAN;
-  case OP_div:
-    return ir_is_const(g, x->in[1], &c) && c != 0 ? per_sample(g, x->in[0]) / c : NAN;
-  default:
-    return NAN;
+  for (Val i = 1; i <= v; i++) {
+    if (read[i]) map[i] = ir_copy(g, counts, i, map);
   }
+  for (int64_t b = 1; b <= 3; b++)
+    at[b] = interp_run(g->arena, g, &(Interp){.batch = b})[map[v]][0];
+  return at[2] == 2 * at[1] && at[3] == 3 * at[1] ? at[1] : NAN;
 }
 
 static void finish_counts(Job *job, int32_t n) {

@@ -83,21 +83,14 @@ static bool is_linear(Cut *c, Val v) {
   const Value *x = value_at(c->g, v);
   if (batch_has_dim(x->type)) return false;
   if (batch_is_sum(&c->batch, v)) return !(batch_flags(&c->batch, v) & BATCH_mixed);
-  switch (x->op) {
-  case OP_sum:
-  case OP_reshape:
-  case OP_permute:
-  case OP_slice:
-    return is_linear(c, x->in[0]);
-  case OP_add:
-  case OP_sub:
-    return is_linear(c, x->in[0]) && is_linear(c, x->in[1]);
-  case OP_mul:
-  case OP_div:
-    return is_linear(c, x->in[0]) && batch_constant(&c->batch, x->in[1]);
-  default:
-    return false;
+  if (op_is_linear(c->g, x)) {
+    for (int i = 0; i < x->inputs; i++) {
+      if (!is_linear(c, x->in[i])) return false;
+    }
+    return true;
   }
+  return (x->op == OP_mul || x->op == OP_div) && is_linear(c, x->in[0]) &&
+         batch_constant(&c->batch, x->in[1]);
 }
 
 /* The same for every batch, but not a plain number: averaged by the number of samples. */
