@@ -46,6 +46,7 @@ typedef struct Program {
   Arena *arena;
   JobHooks hooks;
   File *files; /* in order of reading */
+  bool bare;   /* rules of the op table: no library, ops by their own names */
   struct Library *library;
 } Program;
 
@@ -117,7 +118,7 @@ typedef struct Build {
   VEC(Val) leaf_value;     /* by leaf: its value at this point (NO_VAL: not read yet) */
   VEC(uint8_t) written;    /* by leaf: a buffer that was assigned */
   VEC(const char *) sites; /* paths of draws so far: the same path twice gets a number */
-  DType host_dtype;        /* f64: what host scalars are in this graph */
+  DType host_dtype;        /* of host scalars: f32; set to f64 for optimizers and schedules */
   DType compute;           /* f32: what `float` means */
 } Build;
 Build *build_new(Arena *a, Graph *graph, LeafStore *leaves);
@@ -126,8 +127,9 @@ void build_buffers(Build *b);
 
 typedef struct Frame { /* chain of calls, for limits and messages */
   const struct Frame *caller;
-  const char *what; /* "net.fc1", "relu" */
-  const Decl *decl; /* definition being evaluated */
+  const char *what;         /* "net.fc1", "relu" */
+  const Decl *decl;         /* definition being evaluated */
+  const Instance *instance; /* whose forward runs, or NULL */
   Span at;
   int depth;
 } Frame;

@@ -59,10 +59,10 @@ typedef struct Closure {
   const Decl *decl; /* NULL: a builtin */
   File *file;       /* where it is defined */
   const Builtin *builtin;
-  CallArgs args; /* given so far */
-  const char
-      *kind; /* name of the definition that made it; a def that returns a module counts too */
-  const struct Closure *made_by; /* descriptions returned by a def: the def, for kinds in paths */
+  CallArgs args;                 /* as given, for recipes and optimizers */
+  bool called;                   /* module: with arguments; false: the bare name of a module */
+  Env *bound;                    /* module: formals with their values, once called */
+  const struct Closure *made_by; /* description returned by a def: that def, for kinds in paths */
   Span at;                       /* of the call */
 } Closure;
 

@@ -1,0 +1,159 @@
+/* Built-in functions that make tensors: arange, full and the random ones. Where a leaf is being
+   constructed there is no graph: then they give the initial value of the leaf. Draws in a graph get a
+   site from the path of their call, or from the name of their stream, the same in every build. */
+#include "builtin.h"
+#include "fold.h"
+#include "op.h"
+#include <string.h>
+
+Datum builtin_arange(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  (void)b;
+  Attr attr[IR_MAX_ATTRS] = {0};
+  Attr *n = &attr[op_attr(OP_arange, "n")];
+  n->as.dims.len = 1;
+  if (!need_dim(e, c->value[0], c->span[0], "the length", &n->as.dims.at[0])) return datum_error();
+  if (!e->build) {
+    eval_report(e, DIAG_E0716, c->at,
+                "initial values computed with `arange` are not supported yet");
+    return datum_error();
+  }
+  return emit_op(e, OP_arange, NULL, 0, attr, c->at);
+}
+
+static Datum initial(Eval *e, const BuiltinCall *c, uint32_t shape, Draw draw) {
+  Attr dims;
+  if (!dims_of(e, c->value[shape], c->span[shape], "the shape", &dims)) return datum_error();
+  Datum d = {.kind = DATUM_draw};
+  Type t = {.rank = dims.as.dims.len};
+  for (int i = 0; i < t.rank; i++) t.dim[i] = dims.as.dims.at[i];
+  d.as.draw.draw = draw;
+  d.as.draw.shape = shape_list(e, t).as.list;
+  return d;
+}
+
+Datum builtin_full(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  (void)b;
+  if (!e->build) {
+    double x;
+    if (!need_number(e, c->value[0], c->span[0], "the value", &x)) return datum_error();
+    return initial(e, c, 1, (Draw){INIT_fill, x, 0});
+  }
+  Val v;
+  Attr attr[IR_MAX_ATTRS] = {0};
+  if (!need_tensor(e, c->value[0], c->span[0], "the value", &v)) return datum_error();
+  Attr *shape = &attr[op_attr(OP_expand, "shape")];
+  if (!dims_of(e, c->value[1], c->span[1], "the shape", shape)) return datum_error();
+  if (!shape->as.dims.len) return datum_tensor(v);
+  attr[op_attr(OP_expand, "dim")].as.ints.len = -1;
+  return emit_op(e, OP_expand, &v, 1, attr, c->at);
+}
+
+/* ---------- draws ---------- */
+
+/* Number of the place of a draw: a hash of its path. The k-th draw at one path gets "#k". */
+static int64_t site_of(Eval *e, const char *what, const char *stream) {
+  Build *build = e->build;
+  const char *path;
+  if (stream) {
+    path = arena_printf(e->arena, "stream %s", stream);
+  } else {
+    path = text_intern(
+        arena_printf(e->arena, "%s %s", graph_scope_path(e->arena, build->graph, e->scope), what));
+    int seen = 0;
+    for (uint32_t i = 0; i < build->sites.len; i++) seen += build->sites.at[i] == path;
+    vec_push(e->arena, &build->sites, path);
+    if (seen) path = arena_printf(e->arena, "%s#%d", path, seen);
+  }
+  return (int64_t)(text_hash(path, strlen(path), 0) >> 1);
+}
+
+static Datum draw(Eval *e, OpKind op, const Attr *numbers, const BuiltinCall *c, uint32_t shape) {
+  const char *stream = NULL, *name = op_def(op)->name;
+  uint32_t k = shape + 1;
+  if (c->value[k].kind != DATUM_none && !need_text(e, c->value[k], c->span[k], "`stream`", &stream))
+    return datum_error();
+  if (!e->training && !stream) {
+    eval_report(e, DIAG_E0615, c->at, "`%s` draws in the evaluation graph", name);
+    diag_help("draw under `if training`, or name a stream: `stream = \"...\"`");
+    return datum_error();
+  }
+  if (!e->training) {
+    eval_report(e, DIAG_E0716, c->at,
+                "draws from a named stream in the evaluation graph are not "
+                "supported yet");
+    return datum_error();
+  }
+  Attr attr[IR_MAX_ATTRS] = {0};
+  memcpy(attr, numbers, sizeof attr);
+  if (!dims_of(e, c->value[shape], c->span[shape], "the shape", &attr[op_attr(op, "shape")]))
+    return datum_error();
+  attr[op_attr(op, "site")].as.i = site_of(e, name, stream);
+  return emit_op(e, op, NULL, 0, attr, c->at);
+}
+
+/* Two numbers with defaults, then shape and stream. */
+static Datum two_numbers(Eval *e, OpKind op, int kind, double a, double b, const BuiltinCall *c) {
+  if (c->given[0] && !need_number(e, c->value[0], c->span[0], "this number", &a))
+    return datum_error();
+  if (c->given[1] && !need_number(e, c->value[1], c->span[1], "this number", &b))
+    return datum_error();
+  if (!e->build) return initial(e, c, 2, (Draw){kind, a, b});
+  Attr attr[IR_MAX_ATTRS] = {0};
+  attr[0].as.f = a;
+  attr[1].as.f = b;
+  return draw(e, op, attr, c, 2);
+}
+
+Datum builtin_uniform(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  (void)b;
+  return two_numbers(e, OP_uniform, INIT_uniform, 0, 1, c);
+}
+
+Datum builtin_normal(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  (void)b;
+  return two_numbers(e, OP_normal, INIT_normal, 0, 1, c);
+}
+
+Datum builtin_bernoulli(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  (void)b;
+  double p;
+  Attr attr[IR_MAX_ATTRS] = {0};
+  if (!need_number(e, c->value[0], c->span[0], "the probability", &p)) return datum_error();
+  if (!e->build) {
+    eval_report(e, DIAG_E0716, c->at, "`bernoulli` as an initial value is not supported yet");
+    return datum_error();
+  }
+  if (!(p >= 0 && p <= 1)) {
+    eval_report(e, DIAG_E0417, c->span[0], "a probability lies between 0 and 1");
+    return datum_error();
+  }
+  attr[op_attr(OP_bernoulli, "p")].as.f = p;
+  return draw(e, OP_bernoulli, attr, c, 1);
+}
+
+Datum builtin_randint(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  (void)b;
+  Attr attr[IR_MAX_ATTRS] = {0};
+  if (!need_int(e, c->value[0], c->span[0], "`low`", &attr[op_attr(OP_randint, "lo")].as.i))
+    return datum_error();
+  if (!need_int(e, c->value[1], c->span[1], "`high`", &attr[op_attr(OP_randint, "hi")].as.i))
+    return datum_error();
+  if (!e->build) {
+    eval_report(e, DIAG_E0716, c->at, "`randint` as an initial value is not supported yet");
+    return datum_error();
+  }
+  return draw(e, OP_randint, attr, c, 2);
+}
+
+Datum builtin_sequential(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  (void)b;
+  for (uint32_t i = 0; i < c->n; i++) {
+    bool module = c->value[i].kind == DATUM_module || c->value[i].kind == DATUM_list ||
+                  c->value[i].kind == DATUM_instance;
+    if (module) continue;
+    eval_report(e, DIAG_E0501, c->span[i], "`Sequential` takes modules, not %s",
+                datum_describe(e, c->value[i]));
+    return datum_error();
+  }
+  return datum_list(e->arena, c->value, c->n);
+}
