@@ -73,10 +73,25 @@ typedef struct ProgramOptions {
 void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *options);
 void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options);
 void plan_memory(Program *p, Arena *a);
-void plan_names(Program *p, Arena *a, const Job *job); /* job: names of leaves; may be NULL */
+/* Names of values, unique within the program; job: names of leaves and fields, may be NULL. */
+void plan_name_values(Program *p, Arena *a, const Job *job);
+/* Names of kernels, unique among those in `taken` (which grows); equal keys get equal names. */
+typedef struct KernelName {
+  const char *name;
+  uint64_t key; /* 0: a call */
+} KernelName;
+typedef VEC(KernelName) KernelNames;
+void plan_name_kernels(Program *p, Arena *a, KernelNames *taken);
 uint64_t plan_nest_key(const Program *p, const Kernel *k);
 
-enum { PLAN_ALIGN = 64 };
+/* Arenas, segments, ready order, buckets. */
+void plan_layout(Plan *plan);
+uint64_t plan_hash(const Plan *plan);
+int64_t plan_call_flops(const Program *p, const Kernel *k); /* products, at the largest batch */
+/* Values that a nest computes by itself: ops of its roots and what it pulls, in topological order. */
+void plan_pulled(const Program *p, const Kernel *k, Arena *a, ValList *out);
+
+enum { PLAN_ALIGN = 64, PLAN_ALIGN_ELEMENTS = 16 };
 static inline int64_t plan_align(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }

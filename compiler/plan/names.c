@@ -1,0 +1,193 @@
+/* Names for the emitted text: C identifiers made of scopes and ops. In: a scheduled program. Out:
+   names of values (unique in the program) and of kernels (unique in the plan; equal kernels share). */
+#include "fuse.h"
+#include "op.h"
+#include <ctype.h>
+
+static bool is_keyword(const char *s) {
+  static const char *const words[] = {
+      "auto",   "break",    "case",   "char",   "const",    "continue", "default", "do",
+      "double", "else",     "enum",   "extern", "float",    "for",      "goto",    "if",
+      "inline", "int",      "long",   "main",   "register", "restrict", "return",  "short",
+      "signed", "sizeof",   "static", "struct", "switch",   "typedef",  "union",   "unsigned",
+      "void",   "volatile", "while",  "bool"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(s, words[i])) return true;
+  return false;
+}
+
+/* Letters, digits and single underscores; does not start with a digit, is no word of C. */
+static const char *identifier(Arena *a, const char *s) {
+  char *out = arena_alloc(a, strlen(s) + 4), *to = out;
+  if (!isalpha((unsigned char)*s)) *to++ = 'v';
+  for (; *s; s++) {
+    bool good = isalnum((unsigned char)*s);
+    if (good)
+      *to++ = *s;
+    else if (to > out && to[-1] != '_')
+      *to++ = '_';
+  }
+  while (to > out && to[-1] == '_') to--;
+  *to = 0;
+  if (is_keyword(out)) strcpy(to, "_");
+  return out;
+}
+
+/* ---------- values ---------- */
+/* Everything that the loss and the other forward results need is forward; the rest is backward. */
+static bool *find_forward(const Program *p, Arena *a) {
+  const Graph *g = p->g;
+  bool *forward = ARENA_ARRAY(a, bool, g->values.len);
+  bool any_gradient = false;
+  for (uint32_t i = 0; i < g->outputs.len; i++) {
+    any_gradient = any_gradient || g->outputs.at[i].kind == OUT_grad;
+    if (g->outputs.at[i].kind != OUT_grad) forward[g->outputs.at[i].value] = true;
+  }
+  for (Val v = g->values.len - 1; v > 0; v--)
+    for (int i = 0; i < value_at(g, v)->inputs; i++)
+      if (forward[v] || !any_gradient) forward[value_at(g, v)->in[i]] = true;
+  return forward;
+}
+
+/* Path of the scope without the model's name: "fc1.linear". */
+static const char *path_below_model(const Program *p, Arena *a, Val v) {
+  Scope scope = value_at(p->g, v)->scope;
+  const char *path = scope ? graph_scope_path(a, p->g, scope) : "";
+  const char *dot = strchr(path, '.');
+  return dot ? dot + 1 : path;
+}
+
+static const char *leaf_name(const Job *job, const char *what, int32_t index, Arena *a) {
+  if (job && index >= 0 && (uint32_t)index < job->leaves.len)
+    return arena_printf(a, "%s%s", what, job->leaves.at[index].name);
+  return arena_printf(a, "%sleaf_%d", what, (int)index);
+}
+
+static const char *name_of(const Program *p, Arena *a, const Job *job, const bool *forward, Val v) {
+  const ValuePlace *place = &p->places.at[v];
+  const Value *x = value_at(p->g, v);
+  switch (place->home) {
+  case HOME_input:
+    if (job && (uint32_t)place->index < job->dataset.fields.len && p->g != NULL &&
+        !(p->g->outputs.len && p->g->outputs.at[0].kind == OUT_state))
+      return job->dataset.fields.at[place->index].name;
+    return place->index == 1 ? "g" : arena_printf(a, "input_%d", (int)place->index);
+  case HOME_param:
+    return leaf_name(job, "", place->index, a);
+  case HOME_buffer:
+    return leaf_name(job, x->op == OP_buffer ? "" : "new_", place->index, a);
+  case HOME_grad:
+    return leaf_name(job, "grad_", place->index, a);
+  case HOME_sum:
+    return arena_printf(a, "sum_%d", (int)place->index);
+  case HOME_out:
+    return arena_printf(a, "result_%d", (int)place->index);
+  case HOME_state: {
+    const char *what = op_has(x->op, OPF_source) ? "" : "new_";
+    return place->index < 0 ? arena_printf(a, "%sp", what)
+                            : arena_printf(a, "%sstate_%d", what, (int)place->index);
+  }
+  case HOME_none:
+  case HOME_block:
+  case HOME_alias:
+    break;
+  }
+  const char *path = path_below_model(p, a, v), *op = op_def(x->op)->name;
+  return arena_printf(a, "%s%s%s%s", forward[v] ? "" : "d_", path, *path ? "_" : "", op);
+}
+
+void plan_name_values(Program *p, Arena *a, const Job *job) {
+  const bool *forward = find_forward(p, a);
+  const char **base = ARENA_ARRAY(a, const char *, p->places.len);
+  for (Val v = 1; v < p->places.len; v++) {
+    const char *name = text_intern(identifier(a, name_of(p, a, job, forward, v)));
+    int same = 1;
+    for (Val w = 1; w < v; w++) same += base[w] == name;
+    base[v] = name;
+    if (same > 1) name = text_intern(arena_printf(a, "%s_%d", name, same));
+    for (Val w = 1; w < v; w++) /* x_2 may be somebody's own name */
+      if (p->places.at[w].name == name) name = text_intern(arena_printf(a, "%s_%u", name, v));
+    p->places.at[v].name = name;
+  }
+}
+
+/* ---------- kernels ---------- */
+static void walk_pulled(const Program *p, Val v, bool *seen) {
+  if (seen[v]) return;
+  seen[v] = true;
+  const Value *x = value_at(p->g, v);
+  for (int i = 0; i < x->inputs; i++) {
+    Home home = p->places.at[x->in[i]].home;
+    if (home == HOME_none || home == HOME_alias) walk_pulled(p, x->in[i], seen);
+  }
+}
+
+void plan_pulled(const Program *p, const Kernel *k, Arena *a, ValList *out) {
+  bool *seen = ARENA_ARRAY(a, bool, p->g->values.len);
+  for (uint32_t r = 0; r < k->nest->roots.len; r++) walk_pulled(p, k->nest->roots.at[r].val, seen);
+  for (Val v = 1; v < p->g->values.len; v++) {
+    OpKind op = value_at(p->g, v)->op;
+    if (seen[v] && !op_has(op, OPF_source) && !op_has(op, OPF_view)) vec_push(a, out, v);
+  }
+}
+
+/* The innermost named part of a scope that is no number: "relu", "fc1". */
+static const char *scope_word(const Program *p, Val v) {
+  for (Scope s = value_at(p->g, v)->scope; s; s = p->g->scopes.at[s].parent)
+    if (isalpha((unsigned char)p->g->scopes.at[s].name[0])) return p->g->scopes.at[s].name;
+  return op_def(value_at(p->g, v)->op)->name;
+}
+
+enum { MAX_WORDS = 3 };
+static const char *nest_name(const Program *p, const Kernel *k, Arena *a, const bool *forward) {
+  ValList pulled = {0};
+  plan_pulled(p, k, a, &pulled);
+  const char *word[MAX_WORDS];
+  int words = 0;
+  bool backward = false;
+  for (uint32_t i = 0; i < pulled.len; i++) backward = backward || !forward[pulled.at[i]];
+  for (uint32_t i = 0; i < pulled.len; i++) {
+    if (backward && forward[pulled.at[i]]) continue; /* computed again on the way */
+    const char *w = scope_word(p, pulled.at[i]);
+    bool known = false;
+    for (int k2 = 0; k2 < words; k2++) known = known || !strcmp(word[k2], w);
+    if (known) continue;
+    if (words == MAX_WORDS)
+      word[MAX_WORDS - 1] = w; /* first ones and the last */
+    else
+      word[words++] = w;
+  }
+  const char *name = backward ? "d" : "";
+  for (int i = 0; i < words; i++) name = arena_printf(a, "%s%s%s", name, *name ? "_" : "", word[i]);
+  return words ? name : "copy";
+}
+
+static const char *call_name(const Program *p, const Kernel *k, Arena *a) {
+  Val v = k->call;
+  if (p->places.at[v].home == HOME_grad) return p->places.at[v].name;
+  return p->places.at[v].name ? p->places.at[v].name
+                              : arena_printf(a, "%s", op_def(value_at(p->g, v)->op)->name);
+}
+
+void plan_name_kernels(Program *p, Arena *a, KernelNames *taken) {
+  const bool *forward = find_forward(p, a);
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    Kernel *k = &p->kernels.at[i];
+    const char *base = identifier(a, k->nest ? nest_name(p, k, a, forward) : call_name(p, k, a));
+    const char *name = base;
+    bool again = false;
+    for (uint32_t t = 0; t < taken->len && k->nest; t++) {
+      if (taken->at[t].key != k->key) continue;
+      name = taken->at[t].name;
+      again = true;
+    }
+    for (int number = 2; !again; number++) {
+      bool used = false;
+      for (uint32_t t = 0; t < taken->len; t++) used = used || !strcmp(taken->at[t].name, name);
+      if (!used) break;
+      name = arena_printf(a, "%s_%d", base, number);
+    }
+    k->name = text_intern(name);
+    if (!again) vec_push(a, taken, (KernelName){k->name, k->nest ? k->key : 0});
+  }
+}

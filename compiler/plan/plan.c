@@ -1,0 +1,63 @@
+/* The plan of a job. In: a job after all passes. Out: its programs, memory layout, buckets, names. */
+#include "plan.h"
+#include "diag.h"
+#include "die.h"
+#include "fuse.h"
+
+static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch,
+                         KernelNames *names) {
+  if (!g || g->outputs.len == 0) return;
+  die_context(arena_printf(plan->job->arena, "plan of graph %s", g->name));
+  ProgramOptions options = {.batch_max = batch};
+  plan_program(p, plan->job->arena, g, &options);
+  plan_name_values(p, plan->job->arena, plan->job);
+  plan_name_kernels(p, plan->job->arena, names);
+}
+
+Plan *plan_make(Job *job) {
+  Plan *plan = ARENA_NEW(job->arena, Plan);
+  plan->job = job;
+  KernelNames names = {0};
+  make_program(plan, &plan->train, job->train, job->train_batch, &names);
+  make_program(plan, &plan->eval, job->eval, job->eval_batch, &names);
+  make_program(plan, &plan->counts, job->counts, job->train_batch, &names);
+  make_program(plan, &plan->finish, job->finish, 1, &names);
+  make_program(plan, &plan->schedule, job->schedule, 1, &names);
+  for (uint32_t i = 0; i < job->optimizers.len; i++) {
+    vec_push(job->arena, &plan->optimizers, (Program){0});
+    Program *p = &plan->optimizers.at[i];
+    make_program(plan, p, job->optimizers.at[i].update, 1, &names);
+    if (p->block_bytes > 0 || p->kernels.len > 1)
+      diag_report(
+          DIAG_E0716, job->optimizers.at[i].at,
+          "an optimizer that reads more than one element of a tensor (`%s`) is not supported "
+          "yet",
+          job->optimizers.at[i].name);
+  }
+  plan_layout(plan);
+  plan->hash = plan_hash(plan);
+  return plan;
+}
+
+static void dump_program(Text *out, const Program *p) {
+  if (!p->g) return;
+  text_addf(out, "program %s\n", p->g->name);
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    const Kernel *k = &p->kernels.at[i];
+    text_addf(out, "kernel %u %s", i, k->name ? k->name : "");
+    if (k->nest)
+      text_addf(out, " key %016llx\n", (unsigned long long)k->key);
+    else
+      text_addf(out, " call %%%u\n", k->call);
+    if (k->nest) nest_print(out, k->nest);
+  }
+}
+
+void plan_dump_nests(Text *out, const Plan *plan) {
+  dump_program(out, &plan->train);
+  dump_program(out, &plan->eval);
+  dump_program(out, &plan->counts);
+  dump_program(out, &plan->finish);
+  dump_program(out, &plan->schedule);
+  for (uint32_t i = 0; i < plan->optimizers.len; i++) dump_program(out, &plan->optimizers.at[i]);
+}
