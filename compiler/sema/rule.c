@@ -143,15 +143,20 @@ static Datum rule_op(Eval *e, const Builtin *b, const BuiltinCall *c) {
   return op_call(e, (OpKind)b->op, (CallArgs){args, c->n}, c->at);
 }
 
-/* Names in a rule: the ops of the table; the functions about shapes stay what they are. */
-const Builtin *rule_builtin(const char *name) {
-  static Builtin ops[OP_COUNT];
+/* The functions about shapes stay what they are in a rule. */
+static bool about_shapes(const char *name) {
   static const char *const shapes[] = {"shape", "ndim", "size",  "numel",
                                        "len",   "prod", "dtype", "cast"};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-    if (!strcmp(name, shapes[i])) return NULL;
+    if (!strcmp(name, shapes[i])) return true;
+  return false;
+}
+
+/* Names in a rule: the ops of the table. */
+const Builtin *rule_builtin(const char *name) {
+  static Builtin ops[OP_COUNT];
   OpKind op;
-  if (!op_find(name, &op)) return NULL;
+  if (about_shapes(name) || !op_find(name, &op)) return NULL;
   ops[op] = (Builtin){op_def(op)->name, "*", rule_op, NULL, (int)op};
   return &ops[op];
 }
@@ -169,9 +174,10 @@ static Env *rule_scope(Rules *r, const Graph *g, Val y, Val gradient) {
     env_define(r->arena, env, text_intern("g"), datum_tensor(gradient), BIND_local, at);
   for (int i = 0; i < v->inputs; i++)
     env_define(r->arena, env, text_intern(inputs[i]), datum_tensor(v->in[i]), BIND_local, at);
-  for (int i = 0; i < def->attrs; i++)
-    env_define(r->arena, env, text_intern(def->attr[i].name),
-               attr_value(r->arena, def->attr[i].kind, &v->attr[i]), BIND_local, at);
+  for (int i = 0; i < def->attrs; i++) /* shape(y) says what an attribute `shape` would */
+    if (!about_shapes(def->attr[i].name))
+      env_define(r->arena, env, text_intern(def->attr[i].name),
+                 attr_value(r->arena, def->attr[i].kind, &v->attr[i]), BIND_local, at);
   return env;
 }
 
@@ -182,8 +188,10 @@ Val sema_eval_rule(Graph *g, const char *text, Val y, Val gradient, Scope scope)
   Eval e = eval_new(r->program, &build, NULL, g->training);
   e.scope = scope;
   Val result;
+  Val first = g->values.len;
   Datum d = eval_expr(&e, x, rule_scope(r, g, y, gradient));
-  Span at = value_at(g, y)->at;
+  Span at = value_at(g, y)->at; /* what a rule makes stands where y stands in the job */
+  for (Val i = first; i < g->values.len; i++) value_at(g, i)->at = at;
   if (d.kind == DATUM_int || d.kind == DATUM_float) {
     double n = 0;
     datum_number(d, &n);
