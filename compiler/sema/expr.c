@@ -148,8 +148,18 @@ static Datum eval_member(Eval *e, const Expr *x, Env *env) {
 
 /* ---------- calls ---------- */
 
+/* In rules attributes are variables of the same names as functions (shape, dtype): what is called is
+   the function. */
+static Datum rule_callee(Eval *e, const Expr *x, Env *env) {
+  if (x->kind != EXPR_name) return eval_expr(e, x, env);
+  const Builtin *b = rule_builtin(x->as.name.text);
+  if (!b) b = builtin_find(x->as.name.text);
+  return b ? (Datum){.kind = DATUM_builtin, .as.builtin = b} : eval_expr(e, x, env);
+}
+
 static Datum eval_call_expr(Eval *e, const Expr *x, Env *env) {
-  Datum callee = eval_expr(e, x->as.call.callee, env);
+  Datum callee = e->program->bare ? rule_callee(e, x->as.call.callee, env)
+                                  : eval_expr(e, x->as.call.callee, env);
   uint32_t n = x->as.call.args.len;
   CallArg *args = ARENA_ARRAY(e->arena, CallArg, n ? n : 1);
   for (uint32_t i = 0; i < n; i++) {

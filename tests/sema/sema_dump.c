@@ -1,0 +1,197 @@
+/* Evaluates a fragment and prints what came out. In: a .ddp file with definitions and directives in
+   its comments:
+     # model EXPR            an instance called `net`
+     # input NAME TYPE       a tensor of the graph: f32[B,64]
+     # graph EXPR            builds the graph of an expression over net and the inputs, and prints it
+     # show EXPR             prints a compile-time value
+     # training false        what `training` is from here on
+   Out: leaves, draws, graphs, values; diagnostics on stderr, exit status 1 when there were errors. */
+#include "diag.h"
+#include "eval.h"
+#include "ir_text.h"
+#include "op.h"
+#include "parse.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Session {
+  Arena *arena;
+  Program *program;
+  File *file;
+  LeafStore leaves;
+  Env *env;
+  Instance *net;
+  Job job;
+  Graph *graph;
+  Build *build;
+  int inputs;
+  bool training;
+} Session;
+
+static const Expr *parse_text(Session *s, const char *text) {
+  return parse_expression(s->arena, source_add("<directive>", text, strlen(text)));
+}
+
+static Attr dims_attr(Type t) {
+  Attr a = {0};
+  a.as.dims.len = t.rank;
+  for (int i = 0; i < t.rank; i++) a.as.dims.at[i] = t.dim[i];
+  return a;
+}
+
+/* f32[B,64] */
+static bool parse_type(const char *text, Type *out) {
+  char name[16] = {0};
+  size_t n = strcspn(text, "[");
+  if (n >= sizeof name || !text[n]) return false;
+  memcpy(name, text, n);
+  *out = (Type){.rank = 0};
+  if (!dtype_parse(name, &out->dtype)) return false;
+  for (const char *p = text + n + 1; *p && *p != ']';) {
+    int64_t k = isdigit((unsigned char)*p) ? strtoll(p, (char **)&p, 10) : 1;
+    bool batch = *p == 'B';
+    out->dim[out->rank++] = batch ? (Dim){k, 0} : dim_of(k);
+    p += batch;
+    if (*p == ',') p++;
+    while (*p == ' ') p++;
+  }
+  return true;
+}
+
+static void new_graph(Session *s) {
+  s->graph = graph_new(s->arena, s->training ? "train" : "eval", s->training);
+  s->build = build_new(s->arena, s->graph, &s->leaves);
+}
+
+static void print_leaves(Session *s) {
+  static const char *const kinds[] = {"fill", "uniform", "normal"};
+  Text t = {0};
+  for (uint32_t i = 0; i < s->job.leaves.len; i++) {
+    const Leaf *l = &s->job.leaves.at[i];
+    text_addf(&t, "leaf %u %s %s ", i, l->buffer ? "buffer" : "param", l->name);
+    type_print(&t, l->type);
+    if (l->tied_to >= 0) text_addf(&t, " = %d", l->tied_to);
+    text_add(&t, "\n");
+  }
+  for (uint32_t i = 0; i < s->job.init.len; i++) {
+    const InitStep *d = &s->job.init.at[i];
+    text_addf(&t, "draw %d %s %lld", d->leaf, kinds[d->kind], (long long)d->elements);
+    text_addf(&t, " %.9g %.9g\n", d->a, d->b);
+  }
+  fputs(t.at ? t.at : "", stdout);
+  text_free(&t);
+}
+
+static void make_model(Session *s, const char *text) {
+  Eval e = eval_new(s->program, NULL, &s->leaves, s->training);
+  const Expr *x = parse_text(s, text);
+  if (!x) return;
+  Datum d = eval_expr(&e, x, env_new(s->arena, NULL, s->file));
+  if (d.kind == DATUM_error) return;
+  s->net = module_instantiate(&e, d, "", "net", x->span);
+  if (!s->net) return;
+  leaves_number(&e, &s->leaves, &s->net, 1, &s->job);
+  env_define(s->arena, s->env, text_intern("net"), datum_instance(s->net), BIND_local, x->span);
+  print_leaves(s);
+}
+
+static void add_input(Session *s, char *text) {
+  char *name = strtok(text, " "), *type = strtok(NULL, "");
+  Type t;
+  if (!name || !type || !parse_type(type, &t)) {
+    fprintf(stderr, "bad input directive\n");
+    exit(2);
+  }
+  if (!s->graph) new_graph(s);
+  Attr attr[IR_MAX_ATTRS] = {0};
+  attr[op_attr(OP_input, "field")].as.i = s->inputs++;
+  attr[op_attr(OP_input, "dtype")].as.i = t.dtype;
+  attr[op_attr(OP_input, "shape")] = dims_attr(t);
+  Span at = {0};
+  Val v = ir_must(s->graph, OP_input, NULL, 0, attr, at, 0);
+  env_define(s->arena, s->env, text_intern(name), datum_tensor(v), BIND_local, at);
+}
+
+static void output(Session *s, Eval *e, Datum d, int *n, Span at) {
+  if (d.kind == DATUM_tuple || d.kind == DATUM_list) {
+    for (uint32_t i = 0; i < d.as.list.len; i++) output(s, e, d.as.list.at[i], n, at);
+    return;
+  }
+  Val v;
+  if (need_tensor(e, d, at, "the result", &v)) graph_output(s->graph, OUT_value, (*n)++, v);
+}
+
+static void print_graph(Session *s, const char *text) {
+  if (!s->graph) new_graph(s);
+  Eval e = eval_new(s->program, s->build, &s->leaves, s->training);
+  const Expr *x = parse_text(s, text);
+  if (!x) return;
+  int n = 0;
+  output(s, &e, eval_expr(&e, x, s->env), &n, x->span);
+  build_buffers(s->build);
+  if (diag_errors()) return;
+  ir_verify(s->graph, "sema_dump");
+  Text t = {0};
+  ir_print(&t, s->graph);
+  fputs(t.at ? t.at : "", stdout);
+  text_free(&t);
+}
+
+static void show(Session *s, const char *text) {
+  Eval e = eval_new(s->program, s->build, &s->leaves, s->training);
+  const Expr *x = parse_text(s, text);
+  if (!x) return;
+  Datum d = eval_expr(&e, x, s->env);
+  if (d.kind == DATUM_error) return;
+  Text t = {0};
+  datum_print(&t, d);
+  printf("%s = %s\n", text, t.at);
+  text_free(&t);
+}
+
+static void directive(Session *s, char *line) {
+  static const char *const words[] = {"model ", "input ", "graph ", "show ", "training "};
+  int k = 0;
+  while (k < 5 && strncmp(line, words[k], strlen(words[k])) != 0) k++;
+  if (k == 5) return;
+  char *rest = line + strlen(words[k]);
+  switch (k) {
+  case 0:
+    make_model(s, rest);
+    break;
+  case 1:
+    add_input(s, rest);
+    break;
+  case 2:
+    print_graph(s, rest);
+    break;
+  case 3:
+    show(s, rest);
+    break;
+  default:
+    s->training = !strcmp(rest, "true");
+    break;
+  }
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) return fprintf(stderr, "usage: sema_dump FILE.ddp\n"), 2;
+  Session s = {.arena = arena_new(), .training = true};
+  uint32_t source = source_read(argv[1]);
+  if (!source) return perror(argv[1]), 2;
+  s.program = program_new(s.arena);
+  s.job.arena = s.arena;
+  AstFile *ast = parse_source(s.arena, source);
+  s.file = program_add(s.program, ast, false);
+  if (!diag_errors()) resolve_file(s.program, s.file);
+  s.env = env_new(s.arena, NULL, s.file);
+  char *text = arena_strdup(s.arena, source_get(source)->text);
+  for (char *line = text, *next; line && !diag_errors(); line = next) {
+    next = strchr(line, '\n');
+    if (next) *next++ = 0;
+    if (!strncmp(line, "# ", 2)) directive(&s, line + 2);
+  }
+  diag_flush(stderr, false);
+  return diag_errors() ? 1 : 0;
+}
