@@ -1,0 +1,244 @@
+/* See emitted.h. */
+#include "emitted.h"
+#include "ddp/job.h"
+#include "die.h"
+#include "fuse.h"
+#include "kernels/cpu/random.h"
+#include "program.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SEED = 1234, UPDATE = 5, FIRST_SAMPLE = 40 };
+
+typedef struct Entry {
+  Program p;
+  Plan *plan;
+  void (*run)(DdpStep *step);
+} Entry;
+
+struct Emitted {
+  Arena *arena;
+  Text functions;
+  char *whole;
+  Emit emit;
+  EmitOptions options;
+  VEC(Entry) entries;
+};
+
+Emitted *emitted_new(Arena *a) {
+  Emitted *e = ARENA_NEW(a, Emitted);
+  e->arena = a;
+  e->options = (EmitOptions){&target_cpu, "test", "native"};
+  e->emit = (Emit){.options = &e->options, .target = &target_cpu, .arena = a};
+  names_init(&e->emit.globals, a, NULL);
+  return e;
+}
+
+/* A job with the fields and leaves that the graph reads. */
+static Plan *make_plan(Arena *a, const Graph *g) {
+  Plan *plan = ARENA_NEW(a, Plan);
+  Job *job = plan->job = ARENA_NEW(a, Job);
+  job->arena = a;
+  int64_t offset = 0;
+  for (Val v = 1; v < g->values.len; v++) {
+    const Value *x = value_at(g, v);
+    bool leaf = x->op == OP_param || x->op == OP_buffer;
+    if (!leaf && x->op != OP_input) continue;
+    uint32_t n = (uint32_t)x->attr[0].as.i;
+    Leaf l = {
+        .type = x->type, .trained = x->op == OP_param, .buffer = x->op == OP_buffer, .tied_to = -1};
+    Field f = {.type = x->type, .used = true};
+    while (leaf && job->leaves.len <= n) {
+      l.name = arena_printf(a, "w%u", job->leaves.len);
+      vec_push(a, &job->leaves, l);
+      vec_push(a, &plan->segments, ((Segment){(int32_t)job->leaves.len - 1, offset, 0}));
+      offset += 1 << 12;
+    }
+    while (!leaf && job->dataset.fields.len <= n) {
+      f.name = arena_printf(a, "x%u", job->dataset.fields.len);
+      vec_push(a, &job->dataset.fields, f);
+    }
+    if (leaf) job->leaves.at[n].type = x->type;
+  }
+  return plan;
+}
+
+int emitted_add(Emitted *e, const Graph *g, int64_t batch_max) {
+  Entry entry = {.plan = make_plan(e->arena, g)};
+  ProgramOptions how = {.batch_max = batch_max};
+  plan_program(&entry.p, e->arena, g, &how);
+  plan_name_values(&entry.p, e->arena, NULL);
+  KernelNames taken = {0};
+  plan_name_kernels(&entry.p, e->arena, &taken);
+  uint32_t n = entry.plan->job->leaves.len;
+  e->emit.plan = entry.plan;
+  e->emit.leaf_name = ARENA_ARRAY(e->arena, const char *, n + 1);
+  for (uint32_t i = 0; i < n; i++) e->emit.leaf_name[i] = entry.plan->job->leaves.at[i].name;
+  int number = (int)e->entries.len;
+  text_addf(&e->functions, "#define forward_backward graph_%d\n", number);
+  program_write(&e->emit, &entry.p, ROLE_train, 0, &e->functions);
+  text_add(&e->functions, "#undef forward_backward\n\n");
+  vec_push(e->arena, &e->entries, entry);
+  return number;
+}
+
+const char *emitted_text(const Emitted *e) {
+  return e->whole;
+}
+
+static void assemble(Emitted *e) {
+  Text t = {0};
+  text_add(&t,
+           "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/gemm.h\"\n"
+           "#include \"kernels/cpu/index.h\"\n#include \"kernels/cpu/math.h\"\n"
+           "#include \"kernels/cpu/random.h\"\n\n");
+  emit_functions(&e->emit, &t);
+  text_add(&t, e->functions.at);
+  text_add(&t, "extern void (*const graphs[])(DdpStep *);\nvoid (*const graphs[])(DdpStep *) = {");
+  for (uint32_t i = 0; i < e->entries.len; i++) text_addf(&t, "%sgraph_%u", i ? ", " : "", i);
+  text_add(&t, "};\n");
+  e->whole = arena_strdup(e->arena, t.at);
+  text_free(&t);
+}
+
+void emitted_build(Emitted *e, const char *cc, const char *flags) {
+  assemble(e);
+  char folder[] = "/tmp/ddpc-emit-XXXXXX";
+  check(mkdtemp(folder), "no temporary folder");
+  char *source = arena_printf(e->arena, "%s/graphs.c", folder);
+  char *library = arena_printf(e->arena, "%s/graphs.so", folder);
+  FILE *f = fopen(source, "w");
+  check(f && fputs(e->whole, f) >= 0 && !fclose(f), "cannot write %s", source);
+  const char *command = arena_printf(
+      e->arena,
+      "%s -std=gnu11 -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd -fPIC "
+      "-shared -Wall -Wextra -Werror %s -I%s %s -o %s %s %s -lm",
+      cc, flags, TEST_INCLUDE, TEST_DEFINITIONS, library, source, TEST_LIBRARIES);
+  check(system(command) == 0, "`%s` failed", command);
+  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  check(handle, "%s", dlerror());
+  void (*const *graphs)(DdpStep *) = (void (*const *)(DdpStep *))dlsym(handle, "graphs");
+  check(graphs, "no graphs in %s", library);
+  for (uint32_t i = 0; i < e->entries.len; i++) e->entries.at[i].run = graphs[i];
+  unlink(library);
+  unlink(source);
+  rmdir(folder);
+}
+
+/* ---------- running ---------- */
+
+static void put(void *to, DType t, int64_t i, double v) {
+  switch (t) {
+  case DT_bool:
+  case DT_u8:
+    ((uint8_t *)to)[i] = (uint8_t)v;
+    break;
+  case DT_i32:
+    ((int32_t *)to)[i] = (int32_t)v;
+    break;
+  case DT_i64:
+    ((int64_t *)to)[i] = (int64_t)v;
+    break;
+  case DT_f64:
+    ((double *)to)[i] = v;
+    break;
+  default:
+    ((float *)to)[i] = (float)v;
+    break;
+  }
+}
+static double get(const void *from, DType t, int64_t i) {
+  switch (t) {
+  case DT_bool:
+  case DT_u8:
+    return ((const uint8_t *)from)[i];
+  case DT_i32:
+    return ((const int32_t *)from)[i];
+  case DT_i64:
+    return (double)((const int64_t *)from)[i];
+  case DT_f64:
+    return ((const double *)from)[i];
+  default:
+    return (double)((const float *)from)[i];
+  }
+}
+
+static void *filled(Arena *a, const Graph *g, Val v, int64_t batch, void *to,
+                    void (*source)(void *, const Graph *, Val, double *), void *self) {
+  Type t = value_at(g, v)->type;
+  int64_t n = type_elements_at(t, batch);
+  double *x = ARENA_ARRAY(a, double, n + 1);
+  source(self, g, v, x);
+  if (!to) to = arena_alloc(a, (size_t)(n + 1) * 8);
+  for (int64_t i = 0; i < n; i++) put(to, t.dtype, i, x[i]);
+  return to;
+}
+
+void emitted_run(Emitted *e, int number, int64_t batch,
+                 void (*source)(void *self, const Graph *g, Val v, double *out), void *self,
+                 double **out) {
+  Entry *entry = &e->entries.at[number];
+  const Program *p = &entry->p;
+  Arena *a = e->arena;
+  const void *fields[64] = {0};
+  double counts[16] = {0}, sums[16] = {0};
+  int64_t sample[64];
+  for (int64_t i = 0; i < 64; i++) sample[i] = FIRST_SAMPLE + i;
+  char *buffers = arena_alloc(a, 1 << 20);
+  DdpStep step = {.batch = batch,
+                  .fields = fields,
+                  .sample = sample,
+                  .params = arena_alloc(a, 1 << 20),
+                  .frozen = arena_alloc(a, 1 << 20),
+                  .grads = arena_alloc(a, 1 << 20),
+                  .buffers = buffers,
+                  .block = arena_alloc(a, (size_t)p->block_bytes + 64),
+                  .counts = counts,
+                  .share = 1,
+                  .seed = SEED,
+                  .update = UPDATE,
+                  .sums = sums};
+  for (Val v = 1; v < p->g->values.len; v++) {
+    const Value *x = value_at(p->g, v);
+    int64_t n = op_has(x->op, OPF_source) && op_def(x->op)->attrs ? x->attr[0].as.i : 0;
+    if (x->op == OP_input) fields[n] = filled(a, p->g, v, batch, NULL, source, self);
+    if (x->op == OP_param)
+      filled(a, p->g, v, batch, step.params + program_segment(entry->plan, (int32_t)n)->offset,
+             source, self);
+    if (x->op == OP_buffer)
+      filled(a, p->g, v, batch, buffers + program_segment(entry->plan, (int32_t)n)->offset, source,
+             self);
+    if (x->op == OP_count) source(self, p->g, v, &counts[n]);
+    if (x->op == OP_share) source(self, p->g, v, &step.share);
+  }
+  entry->run(&step);
+  for (uint32_t i = 0; i < p->g->outputs.len; i++) {
+    Val v = kernel_base(p, p->g->outputs.at[i].value);
+    Type t = value_at(p->g, p->g->outputs.at[i].value)->type;
+    check(p->places.at[v].home == HOME_block, "an output that is not in the block");
+    for (int64_t k = 0; k < type_elements_at(t, batch); k++)
+      out[i][k] = get(step.block + p->places.at[v].offset, t.dtype, k);
+  }
+}
+
+void emitted_draw(const Graph *g, Val v, int64_t batch, double *out) {
+  const Value *x = value_at(g, v);
+  int64_t n = type_elements_at(x->type, batch), each = n;
+  bool batched = false;
+  for (int i = 0; i < x->type.rank; i++) batched = batched || x->type.dim[i].per_batch;
+  if (batched) each = n / batch;
+  uint64_t site = (uint64_t)x->attr[op_attr(x->op, "site")].as.i;
+  DdpDraw draw = ddp_draw(SEED, UPDATE, site, NULL);
+  for (int64_t i = 0; i < n; i++) {
+    DdpRow row = ddp_row(draw, batched ? FIRST_SAMPLE + i / each : 0);
+    uint32_t element = (uint32_t)(i % each);
+    float a = (float)x->attr[0].as.f, b = (float)x->attr[1].as.f;
+    if (x->op == OP_bernoulli) out[i] = (double)ddp_bernoulli(row, element, a);
+    if (x->op == OP_uniform) out[i] = (double)(a + (b - a) * ddp_uniform(row, element));
+    if (x->op == OP_normal) out[i] = (double)(a + b * ddp_normal(row, element));
+    if (x->op == OP_randint)
+      out[i] = (double)ddp_randint(row, element, x->attr[0].as.i, x->attr[1].as.i);
+  }
+}

@@ -1,0 +1,22 @@
+/* Graphs through plan and emitter into one C file, compiled by a host compiler and loaded, so that what
+   is emitted can be run and compared with the reference interpreter. */
+#ifndef TESTS_EMITTED_H
+#define TESTS_EMITTED_H
+#include "ops.h"
+#include "plan.h"
+
+typedef struct Emitted Emitted;
+Emitted *emitted_new(Arena *a);
+/* Plans and emits g (outputs OUT_value); returns its number. */
+int emitted_add(Emitted *e, const Graph *g, int64_t batch_max);
+/* Compiles everything with `cc FLAGS`, warnings being errors, and loads it; dies otherwise. */
+void emitted_build(Emitted *e, const char *cc, const char *flags);
+const char *emitted_text(const Emitted *e); /* after emitted_build */
+/* Runs graph `number`; sources are asked for what they hold as by the interpreter (draws are not).
+   out[i]: the values of output i. */
+void emitted_run(Emitted *e, int number, int64_t batch,
+                 void (*source)(void *self, const Graph *g, Val v, double *out), void *self,
+                 double **out);
+/* What the draw v gives in emitted_run, for the interpreter. */
+void emitted_draw(const Graph *g, Val v, int64_t batch, double *out);
+#endif

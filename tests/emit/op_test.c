@@ -1,0 +1,121 @@
+/* Every op of the table that can be emitted: C against the reference interpreter, on the samples of the
+   table, under each compiler there is; fused with a neighbour so that it is not a kernel alone. */
+#include "emitted.h"
+#include "sample.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { BATCH_MAX = 5, MOST = 400 };
+
+typedef struct Case {
+  Sample s;
+  int number; /* in the emitted file */
+  double *in[IR_MAX_INPUTS];
+} Case;
+
+static Arena *arena;
+static Case cases[MOST];
+static int n_cases;
+static Emitted *emitted;
+
+static void sample_source(void *self, const Graph *g, Val v, double *out) {
+  const Case *c = self;
+  const Value *x = value_at(g, v);
+  if (op_has(x->op, OPF_random)) {
+    emitted_draw(g, v, SAMPLE_BATCH, out);
+    return;
+  }
+  if (x->op != OP_input) {
+    out[0] = 2;
+    return;
+  }
+  /* the plan's graph is a copy: fields are known by number */
+  for (int i = 0; i < c->s.inputs; i++) {
+    const Value *mine = value_at(c->s.g, c->s.in[i]);
+    if (mine->attr[0].as.i != x->attr[0].as.i) continue;
+    int64_t n = sample_count(c->s.g, c->s.in[i]);
+    for (int64_t k = 0; k < n; k++) out[k] = c->in[i][k];
+  }
+}
+
+static bool emittable(const Sample *s) {
+  const OpDef *def = op_def(s->op);
+  return def->inputs != 0 && !op_has(s->op, OPF_decompose);
+}
+
+static int set_up(void **state) {
+  (void)state;
+  arena = arena_new();
+  emitted = emitted_new(arena);
+  for (int op = 1; op < OP_COUNT; op++) {
+    Sample s[SAMPLES_MAX];
+    int n = samples_of(arena, (OpKind)op, s);
+    for (int i = 0; i < n; i++) {
+      if (!emittable(&s[i]) || n_cases == MOST) continue;
+      Case *c = &cases[n_cases++];
+      c->s = s[i];
+      for (int k = 0; k < s[i].inputs; k++)
+        c->in[k] = ARENA_ARRAY(arena, double, sample_count(s[i].g, s[i].in[k]) + 1);
+      sample_fill(&c->s, (uint64_t)n_cases, c->in);
+      graph_output(c->s.g, OUT_value, 0, c->s.y);
+      c->number = emitted_add(emitted, c->s.g, BATCH_MAX);
+    }
+  }
+  return 0;
+}
+
+static void compare(Case *c) {
+  Interp how = {.batch = SAMPLE_BATCH, .round_f32 = true, .source = sample_source, .self = c};
+  const double *want = interp_run(arena, c->s.g, &how)[c->s.y];
+  int64_t n = sample_count(c->s.g, c->s.y);
+  double *got = ARENA_ARRAY(arena, double, n + 1);
+  emitted_run(emitted, c->number, SAMPLE_BATCH, sample_source, c, &got);
+  for (int64_t i = 0; i < n; i++) {
+    double tolerance = 1e-6 + 4e-6 * fabs(want[i]);
+    bool same = isnan(want[i]) ? isnan(got[i]) != 0 : got[i] == want[i];
+    if (same || fabs(got[i] - want[i]) <= tolerance) continue;
+    print_error("%s, element %lld: emitted C gives %.9g, the interpreter %.9g\n",
+                op_def(c->s.op)->name, (long long)i, got[i], want[i]);
+    fail();
+  }
+}
+
+static void ops_agree(const char *cc, const char *flags) {
+  emitted_build(emitted, cc, flags);
+  for (int i = 0; i < n_cases; i++) compare(&cases[i]);
+}
+static void gcc_vectors(void **state) {
+  (void)state;
+  ops_agree("gcc", "-O2 -ftree-vectorize -march=native");
+}
+static void gcc_plain(void **state) {
+  (void)state;
+  ops_agree("gcc", "-O1 -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all");
+}
+static void clang_vectors(void **state) {
+  (void)state;
+  if (system("clang --version > /dev/null 2>&1")) skip();
+  ops_agree("clang", "-O2 -march=native");
+}
+
+static void enough(void **state) {
+  (void)state;
+  assert_true(n_cases > 60);
+  assert_true(n_cases < MOST);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(enough),
+      cmocka_unit_test(gcc_vectors),
+      cmocka_unit_test(gcc_plain),
+      cmocka_unit_test(clang_vectors),
+  };
+  return cmocka_run_group_tests(tests, set_up, NULL);
+}
