@@ -117,6 +117,7 @@ static void visit(Grad *b, Val v) {
       continue;
     }
     Val c = sema_eval_rule(b->g, rule, v, g, x.scope);
+    if (c == NO_VAL) diag_flush(stderr, false); /* what the rule said */
     check(c != NO_VAL, "gradient rule of %s, input %d: %s", op_def(x.op)->name, i, rule);
     contribute(b, &b->sum[x.in[i]], fit(b, c, value_at(b->g, x.in[i])->type, &x));
   }

@@ -262,6 +262,30 @@ static Val operand_node(Eval *e, Datum d, bool has_like, DType like, Span at) {
   return need_tensor(e, d, at, "this operand", &v) ? v : NO_VAL;
 }
 
+static bool dtype_holds(DType t, int64_t i) {
+  return t == DT_u8 ? i >= 0 && i <= UINT8_MAX : t != DT_i32 || (i >= INT32_MIN && i <= INT32_MAX);
+}
+
+/* A comparison with a number that the integers of a tensor cannot hold is decided in int64: uint8
+   labels never equal -100. */
+static bool widen(Eval *e, OpKind op, const Datum *in, int n, Span at, DType *like, Val *v) {
+  bool wide = false;
+  if (!op_has(op, OPF_compare) || dtype_category(*like) != 'i') return true;
+  for (int i = 0; i < n; i++) {
+    wide |= in[i].kind == DATUM_int && !dtype_holds(*like, in[i].as.i);
+  }
+  if (!wide) return true;
+  *like = DT_i64;
+  Attr attr = {.as.i = DT_i64};
+  for (int i = 0; i < n; i++) {
+    if (v[i] == NO_VAL) continue;
+    Datum d = emit_op(e, OP_cast, &v[i], 1, &attr, at);
+    if (d.kind != DATUM_tensor) return false;
+    v[i] = d.as.tensor;
+  }
+  return true;
+}
+
 static Datum tensor_op(Eval *e, OpKind op, const Datum *in, int n, Span at) {
   if (!e->build) {
     eval_report(e, DIAG_E0508, at, "a tensor has no value while compiling");
@@ -279,6 +303,7 @@ static Datum tensor_op(Eval *e, OpKind op, const Datum *in, int n, Span at) {
     like = has_like ? dtype_promote(like, t) : t;
     has_like = true;
   }
+  if (has_like && !widen(e, op, in, n, at, &like, v)) return datum_error();
   for (int i = 0; i < n; i++) {
     if (v[i] == NO_VAL) v[i] = operand_node(e, in[i], i >= first && has_like, like, at);
     if (v[i] == NO_VAL) return datum_error();

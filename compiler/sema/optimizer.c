@@ -56,6 +56,9 @@ static bool run_update(Analysis *a, Datum optimizer, const DefinitionArgs *given
   for (uint32_t i = 0; i < given->args.len; i++) vec_push(a->arena, &args.args, given->args.at[i]);
   out->instance = optimizer_instantiate(&e, optimizer, (CallArgs){args.args.at, args.args.len}, at);
   if (!out->instance) return false;
+  for (uint32_t i = 0; i < out->states->leaves.len; i++) {
+    out->states->leaves.at[i].number = (int32_t)i;
+  }
   CallArg update[2] = {
       {.name = text_intern("g"), .value = datum_tensor(update_input(out->graph, 1, &t, at))},
       {.name = text_intern("step"), .value = update_host(a, out->graph, "step", at)}};
