@@ -1,0 +1,237 @@
+"""Every op of the table against PyTorch, forward and backward, over random shapes.
+
+Usage: torch_parity.py PATH/TO/ir_eval [seed]. Each case is a graph of one op as textual IR; ir_eval runs it
+in single precision with the gradient rules of the table, PyTorch runs the same with autograd.
+"""
+
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+EVAL = sys.argv[1]
+SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+rng = random.Random(SEED)
+torch.manual_seed(SEED)
+
+
+def shape_text(shape):
+    return "[" + ",".join(str(n) for n in shape) + "]"
+
+
+def dtype_text(t):
+    return {torch.float32: "f32", torch.int64: "i64", torch.bool: "bool", torch.uint8: "u8"}[t.dtype]
+
+
+def numbers(t):
+    return " ".join(repr(float(x)) for x in t.reshape(-1).tolist())
+
+
+def parse(line):
+    head, rest = line.split(":")
+    kind, index, kind_type = head.split()
+    sizes = kind_type[kind_type.index("[") + 1 : -1]
+    shape = [int(n) for n in sizes.split(",")] if sizes else []
+    values = [float(x) for x in rest.split()]
+    return kind, int(index), torch.tensor(values, dtype=torch.float64).reshape(shape)
+
+
+def fit(x, like):
+    """What a rule gives may be broadcast from or to the input's shape."""
+    while x.dim() > like.dim():
+        x = x.sum(0)
+    for i in range(1, x.dim() + 1):
+        if like.shape[-i] == 1 and x.shape[-i] != 1:
+            x = x.sum(-i, keepdim=True)
+    return x.expand(like.shape)
+
+
+def run(op, inputs, attributes, gradient):
+    lines = ["graph t {"]
+    for i, x in enumerate(inputs):
+        lines.append(f"  %{i + 1} = input field={i} dtype={dtype_text(x)} shape={shape_text(x.shape)}")
+    args = ", ".join(f"%{i + 1}" for i in range(len(inputs)))
+    lines += [f"  %{len(inputs) + 1} = {op} {args} {attributes}", f"  out value 0 %{len(inputs) + 1}", "}"]
+    with tempfile.NamedTemporaryFile("w", suffix=".ir") as f:
+        f.write("\n".join(lines) + "\n")
+        f.flush()
+        text = "\n".join(numbers(x) for x in [*inputs, gradient])
+        done = subprocess.run([EVAL, f.name, "1", "--grad"], input=text, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{op} {attributes}: {done.stderr}\n" + "\n".join(lines))
+    return [parse(line) for line in done.stdout.splitlines()]
+
+
+def compare(what, got, want, tolerance=2e-6):
+    want = want.detach().double()
+    same = (got == want) | (got.isnan() & want.isnan())
+    close = (got - want).abs() <= tolerance * (1 + want.abs())
+    if got.shape != want.shape or not bool((same | close).all()):
+        raise SystemExit(f"{what}:\n{got}\nis not PyTorch's\n{want}")
+
+
+count = gradients = 0
+
+
+def case(op, inputs, torch_function, attributes="", tolerance=2e-6):
+    """One comparison; float inputs get gradients."""
+    global count, gradients
+    count += 1
+    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    y = torch_function(*leaves)
+    gradient = torch.randn(y.shape) if y.is_floating_point() else torch.zeros(y.shape)
+    results = run(op, inputs, attributes, gradient)
+    compare(f"{op} {attributes}", results[0][2], y, tolerance)
+    if not y.requires_grad:
+        return
+    y.backward(gradient)
+    for kind, index, value in results[1:]:
+        gradients += 1
+        want = leaves[index].grad
+        want = torch.zeros_like(leaves[index]) if want is None else want
+        compare(f"{op} {attributes}: gradient {index}", fit(value, want), want, tolerance)
+
+
+def shape(low=1, high=4):
+    return [rng.randint(1, 5) for _ in range(rng.randint(low, high))]
+
+
+def broadcasts(s):
+    s = [1 if rng.random() < 0.3 else n for n in s]
+    return s[rng.randint(0, len(s)) :] if rng.random() < 0.5 else s
+
+
+def values(s, domain="all"):
+    x = torch.randn(s)
+    if domain == "positive":
+        return x.abs() + 0.1
+    if domain == "nonzero":
+        return torch.where(x >= 0, x + 0.2, x - 0.2)
+    # ties, zeros and whole numbers are where conventions differ
+    return torch.where(torch.rand(s) < 0.3, x.round(), x)
+
+
+UNARY = {
+    "neg": torch.neg, "exp": torch.exp, "expm1": torch.expm1, "sin": torch.sin, "cos": torch.cos,
+    "tanh": torch.tanh, "erf": torch.erf, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor,
+    "ceil": torch.ceil, "round": torch.round, "isnan": torch.isnan, "detach": torch.detach,
+}  # fmt: skip
+POSITIVE = {"log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt}
+BINARY = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum,
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+}  # fmt: skip
+NONZERO = {"div": torch.div, "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"), "mod": torch.remainder}
+
+
+def elementwise():
+    for name, f in UNARY.items():
+        case(name, [values(shape())], f)
+    for name, f in POSITIVE.items():
+        case(name, [values(shape(), "positive")], f)
+    for name, f in BINARY.items():
+        s = shape()
+        case(name, [values(s), values(broadcasts(s))], f)
+        case(name, [values(broadcasts(s)), values(s)], f)
+    for name, f in NONZERO.items():
+        s = shape()
+        case(name, [values(s, "nonzero"), values(broadcasts(s), "nonzero")], f, tolerance=2e-5)
+        case(name, [torch.randint(-9, 9, s), torch.randint(1, 5, s)], f)
+    s = shape()
+    case("pow", [values(s, "positive"), values(broadcasts(s))], torch.pow, tolerance=2e-5)
+    case("where", [torch.rand(s) < 0.5, values(broadcasts(s)), values(s)], torch.where)
+    case("not", [torch.rand(s) < 0.5], torch.logical_not)
+    case("and", [torch.rand(s) < 0.5, torch.rand(s) < 0.5], torch.logical_and)
+    case("or", [torch.rand(s) < 0.5, torch.rand(s) < 0.5], torch.logical_or)
+    case("cast", [values(s) * 3], lambda x: x.long(), "dtype=i64")
+    case("cast", [values(s)], lambda x: x.bool(), "dtype=bool")
+    case("cast", [torch.randint(-9, 9, s)], lambda x: x.float(), "dtype=f32")
+
+
+def reductions():
+    s = shape(2, 4)
+    dim = sorted(rng.sample(range(len(s)), rng.randint(1, len(s))))
+    keep = rng.random() < 0.5
+    attributes = f"dim={shape_text(dim)} keepdim={str(keep).lower()}"
+    for name, f in {
+        "sum": torch.sum, "amax": torch.amax, "amin": torch.amin, "logsumexp": torch.logsumexp,
+    }.items():  # fmt: skip
+        case(name, [values(s)], lambda x: f(x, dim=dim, keepdim=keep), attributes, 1e-5)
+    one = dim[0]
+    attributes = f"dim=[{one}] keepdim={str(keep).lower()}"
+    case("argmax", [values(s)], lambda x: torch.argmax(x, one, keep), attributes)
+    case("any", [torch.rand(s) < 0.3], lambda x: torch.any(x, one, keep), attributes)
+    case("all", [torch.rand(s) < 0.7], lambda x: torch.all(x, one, keep), attributes)
+    case("sum", [torch.rand(s) < 0.7], lambda x: torch.sum(x))
+    case("sum", [torch.randint(0, 255, s, dtype=torch.uint8)], lambda x: torch.sum(x, one), f"dim=[{one}]")
+
+
+def movement():
+    s = shape(2, 4)
+    x, n = values(s), len(s)
+    flat = x.numel()
+    case("reshape", [x], lambda x: x.reshape(flat), f"shape=[{flat}]")
+    case("reshape", [x], lambda x: x.reshape(s[0], -1), f"shape=[{s[0]},-1]")
+    order = rng.sample(range(n), n)
+    case("permute", [x], lambda x: x.permute(order), f"dims={shape_text(order)}")
+    target = [rng.randint(1, 3), *s]
+    case("expand", [x], lambda x: x.expand(target), f"shape={shape_text(target)}")
+    case("expand", [x[:, :1]], lambda x: x.expand(s), f"shape={shape_text(s)}")
+    case("flip", [x], lambda x: x.flip(order[:2]), f"dims={shape_text(order[:2])}")
+    start = [rng.randint(0, k - 1) for k in s]
+    stop = [rng.randint(a + 1, k) for a, k in zip(start, s)]
+    step = [rng.randint(1, 3) for _ in s]
+    cut = tuple(slice(a, b, c) for a, b, c in zip(start, stop, step))
+    attributes = f"start={shape_text(start)} stop={shape_text(stop)} step={shape_text(step)}"
+    case("slice", [x], lambda x: x[cut], attributes)
+    lo, hi = [rng.randint(0, 2) for _ in s], [rng.randint(0, 2) for _ in s]
+    both = [k for a, b in reversed(list(zip(lo, hi))) for k in (a, b)]
+    case(
+        "pad", [x], lambda x: torch.nn.functional.pad(x, both, value=0.5),
+        f"lo={shape_text(lo)} hi={shape_text(hi)} value=0.5",
+    )  # fmt: skip
+    dim = rng.randrange(n)
+    parts = [values([rng.randint(1, 3) if i == dim else k for i, k in enumerate(s)]) for _ in range(3)]
+    case("concat", parts, lambda *x: torch.cat(x, dim), f"dim=[{dim}]")
+
+
+def indexing():
+    s = shape(2, 3)
+    dim = rng.randrange(len(s))
+    x = values(s)
+    for width in (1, rng.randint(1, 4)):
+        wide = [width if i == dim else k for i, k in enumerate(s)]
+        index = torch.randint(0, s[dim], wide)
+        case("gather", [x, index], lambda x, i: torch.gather(x, dim, i), f"dim=[{dim}]")
+        case(
+            "scatter_add", [x, index, values(wide)], lambda x, i, src: torch.scatter_add(x, dim, i, src),
+            f"dim=[{dim}]",
+        )  # fmt: skip
+    index = torch.randint(0, s[0], shape(1, 2))
+    case("rows", [x, index], lambda w, i: w[i])
+
+
+def products():
+    m, k, n = (rng.randint(1, 6) for _ in range(3))
+    batch = shape(0, 2)
+    for ta in (False, True):
+        for tb in (False, True):
+            for a_batch, b_batch in (([], []), (batch, []), (batch, broadcasts(batch)), (broadcasts(batch), batch)):
+                a = values([*a_batch, *((k, m) if ta else (m, k))])
+                b = values([*b_batch, *((n, k) if tb else (k, n))])
+
+                def f(a, b, ta=ta, tb=tb):
+                    return (a.mT if ta else a) @ (b.mT if tb else b)
+
+                case("matmul", [a, b], f, f"ta={str(ta).lower()} tb={str(tb).lower()}", 1e-5)
+
+
+for _ in range(6):
+    elementwise()
+    reductions()
+    movement()
+    indexing()
+    products()
+print(f"{count} results and {gradients} gradients agree with PyTorch {torch.__version__}")
