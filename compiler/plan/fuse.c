@@ -136,10 +136,8 @@ static void decide_cost(Fuser *f) {
     for (int i = 0; i < x->inputs; i++) {
       Val in = x->in[i];
       bool full = size_of(g, in) >= size_of(g, v);
-      if (f->memory[in])
-        loads[v] += full;
-      else
-        cost[v] += cost[in], loads[v] += loads[in];
+      if (!f->memory[in]) cost[v] += cost[in];
+      if (full) loads[v] += f->memory[in] ? 1 : loads[in];
     }
     if (cost[v] > COST_most) cost[v] = COST_most;
     if (f->memory[v] || op_has(x->op, OPF_source) || op_has(x->op, OPF_view)) continue;

@@ -101,12 +101,11 @@ static Val identity(Graph *g, Val v) {
   return ir_must(g, OP_detach, &v, 1, NULL, x.at, x.scope);
 }
 
-/* An output that only reshapes a result is that result: same elements, same order. */
+/* An output that only reshapes a result is that result: same elements, same order, simpler loops. */
 static Val see_through_reshape(const Graph *g, uint32_t *uses, Val v) {
   while (value_at(g, v)->op == OP_reshape && uses[v] == 0) {
     Val in = value_at(g, v)->in[0];
-    OpKind op = value_at(g, in)->op;
-    if (uses[in] != 1 || !(op_has(op, OPF_library) || op_has(op, OPF_reduce))) break;
+    if (uses[in] != 1 || op_has(value_at(g, in)->op, OPF_source)) break;
     uses[in] = 0;
     v = in;
   }
