@@ -24,8 +24,12 @@ static DdpError *arena_open(DdpRun *r, const DdpArenaInfo *a) {
     return NULL;
   case DDP_ROLE_grad:
     if (!floats) break;
-    DDP_TRY(ddp_group_alloc(r->group, (size_t)bytes, &p));
-    ddp_memory_count(DDP_MEMORY_grads, bytes);
+    if (r->world > 1) { /* where the group reduces in place */
+      DDP_TRY(ddp_group_alloc(r->group, (size_t)bytes, &p));
+      ddp_memory_count(DDP_MEMORY_grads, bytes);
+    } else {
+      DDP_TRY(r->device->alloc(DDP_MEMORY_grads, (size_t)bytes, &p));
+    }
     r->grads = p;
     r->grad_count = a->elements;
     return NULL;
@@ -120,6 +124,7 @@ DdpError *run_memory_open(DdpRun *r) {
 void run_memory_close(DdpRun *r) {
   const size_t f = sizeof(float);
   r->device->free(DDP_MEMORY_params, r->params, (size_t)r->param_count * f);
+  if (r->world == 1) r->device->free(DDP_MEMORY_grads, r->grads, (size_t)r->grad_count * f);
   r->device->free(DDP_MEMORY_frozen, r->frozen, (size_t)r->frozen_count * f);
   r->device->free(DDP_MEMORY_buffers, r->buffers, (size_t)r->buffer_bytes);
   r->device->free(DDP_MEMORY_block, r->block, (size_t)r->block_bytes);

@@ -179,8 +179,8 @@ static void memory_is_counted(void **state) {
   ddp_memory_free(DDP_MEMORY_params, p, 100);
   ddp_memory_free(DDP_MEMORY_params, q, 0);
   assert_int_equal(ddp_memory_used(DDP_MEMORY_params), before);
-  CHECK_ERROR(ddp_memory_alloc(DDP_MEMORY_block, (size_t)1 << 55, &p), DDP_MEMORY,
-              "MiB for activations");
+  CHECK_ERROR(ddp_memory_alloc(DDP_MEMORY_block, SIZE_MAX - 1, &p), DDP_MEMORY,
+              "activations: size overflows");
 }
 
 int main(void) {
