@@ -136,10 +136,14 @@ void text_add_double(Text *t, double v) {
     return;
   }
   char buffer[40];
-  for (int digits = 1; digits <= 17; digits++) {
+  int digits = 1;
+  for (; digits <= 17; digits++) {
     snprintf(buffer, sizeof buffer, "%.*g", digits, v);
     if (strtod(buffer, NULL) == v) break;
   }
+  const char *exponent = strstr(buffer, "e+"); /* 40.0 rather than 4e+01 */
+  int whole = exponent ? atoi(exponent + 2) + 1 : 0;
+  if (whole > digits && whole <= 15) snprintf(buffer, sizeof buffer, "%.*g", whole, v);
   text_add(t, buffer);
   if (!strpbrk(buffer, ".e")) text_add(t, ".0");
 }

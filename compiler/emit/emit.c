@@ -35,7 +35,7 @@ static void write_title(Text *out, const char *title) {
   text_addf(out, "/* ---------- %s ---------- */\n\n", title);
 }
 
-static void write_functions(Emit *e, Text *out) {
+void emit_functions(Emit *e, Text *out) {
   for (uint32_t i = 0; i < e->functions.len; i++) {
     const Function *f = &e->functions.at[i];
     if (f->at.len) {
@@ -107,7 +107,7 @@ void emit_program(Text *out, const Plan *plan, const EmitOptions *options) {
   write_string(out, plan->job->spec ? plan->job->spec : "", "    ");
   text_add(out, ";\n\n");
   write_title(out, "kernels");
-  write_functions(&e, out);
+  emit_functions(&e, out);
   write_title(out, "one micro-batch");
   text_add(out, steps.at);
   write_title(out, "optimizer and schedule");

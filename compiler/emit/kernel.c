@@ -59,7 +59,7 @@ typedef struct RootPlan {
 
 typedef struct Writer {
   Body b;
-  LoopPath *path;      /* by stage */
+  LoopPath *path;  /* by stage */
   RootPlan *root;  /* by root */
   bool accumulate; /* the kernel may add to gradients */
   uint32_t sums, maxima;
@@ -138,7 +138,7 @@ static void write_store(Writer *w, const NestRoot *r, const char *value) {
   const char *y = body_operand(b, OPERAND_memory, r->val, true);
   const char *ix = scalar_index(b, r->ix, BIND_weak);
   if (place->home == HOME_out)
-    body_line(b, "%s = %s;", y, value);
+    body_line(b, "%s%s = %s;", b->operand_name ? "" : "*", y, value);
   else if (place->home == HOME_grad && w->accumulate)
     body_line(b, "%s[%s] = %s ? %s[%s] + %s : %s;", y, ix,
               body_operand(b, OPERAND_accumulate, 0, false), y, ix, value, value);
@@ -488,7 +488,10 @@ static const char *share_function(Emit *e, const Kernel *k, Function new) {
   for (uint32_t i = 0; i < e->functions.len && !f; i++)
     if (!strcmp(e->functions.at[i].key, new.key)) f = &e->functions.at[i];
   if (!f) {
-    new.name = names_add(&e->globals, k->name && *k->name ? k->name : "kernel");
+    /* a name of one word may be one of the C library's */
+    const char *wanted = k->name && *k->name ? k->name : "fused";
+    if (!strchr(wanted, '_')) wanted = arena_printf(e->arena, "%s_kernel", wanted);
+    new.name = names_add(&e->globals, wanted);
     vec_push(e->arena, &e->functions, new);
     f = &e->functions.at[e->functions.len - 1];
   }

@@ -47,6 +47,9 @@ typedef const char *(*OperandName)(void *self, OperandKind kind, Val val);
 void kernel_inline(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
                    OperandName name, void *self);
 
+/* All functions made so far. */
+void emit_functions(Emit *e, Text *out);
+
 /* The value whose memory this is: aliases and values updated in place come out equal. */
 Val kernel_base(const Program *p, Val v);
 /* NAME(arg, arg, ...)TAIL with lines up to 100 columns. */

@@ -62,18 +62,18 @@ static Scalar index_expr(Body *b, NestIndex at) {
   case IX_mul:
     left = scalar_index(b, x->left, BIND_product);
     return (Scalar){.text = arena_printf(a, "%s * %s", left, dim_text(b, x->value, BIND_atom)),
-                  .binding = BIND_product};
+                    .binding = BIND_product};
   case IX_div:
   case IX_mod:
     left = scalar_index(b, x->left, BIND_product);
     return (Scalar){.text = arena_printf(a, "%s %c %s", left, x->kind == IX_div ? '/' : '%',
-                                       dim_text(b, x->value, BIND_atom)),
-                  .binding = BIND_product};
+                                         dim_text(b, x->value, BIND_atom)),
+                    .binding = BIND_product};
   case IX_temp: {
     bool wide = b->n->insts.at[x->temp].dtype == DT_i64;
     if (wide) return (Scalar){.text = scalar_text(b, x->temp, BIND_atom), .binding = BIND_atom};
     return (Scalar){.text = arena_printf(a, "(int64_t)%s", scalar_text(b, x->temp, BIND_atom)),
-                  .binding = BIND_product};
+                    .binding = BIND_product};
   }
   }
   die("unknown index expression");
@@ -284,8 +284,8 @@ static Scalar select_expr(Body *b, const Inst *x) {
   const char *yes = scalar_text(b, x->in[1], BIND_atom), *no = scalar_text(b, x->in[2], BIND_atom);
   bool loads = b->scalar[x->in[0]].loads || b->scalar[x->in[1]].loads || b->scalar[x->in[2]].loads;
   return (Scalar){.text = arena_printf(b->e->arena, "%s ? %s : %s", c, yes, no),
-                .binding = BIND_weak,
-                .loads = loads};
+                  .binding = BIND_weak,
+                  .loads = loads};
 }
 
 static Scalar inst_expr(Body *b, const Inst *x) {

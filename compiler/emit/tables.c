@@ -266,12 +266,12 @@ static void write_counts(Emit *e, Text *out) {
     }
     text_add(out, "};\n");
   }
-  text_add(out, "static const char *const metrics[] = {");
+  text_add(out, "static const char *const metrics[] = {\"loss\"");
   for (uint32_t i = 0; i < job->metrics.len; i++) {
-    if (i) text_add(out, ", ");
+    text_add(out, ", ");
     write_string(out, job->metrics.at[i].name, "");
   }
-  text_add(out, job->metrics.len ? "};\n" : "\"loss\"};\n");
+  text_add(out, "};\n");
 }
 
 void tables_write(Emit *e, Text *out) {
@@ -326,8 +326,6 @@ void tables_write_job(Emit *e, Text *out) {
   text_addf(out,
             ",\n    .spec = spec,\n    .spec_hash = 0x%016llxu,\n    .plan_hash = 0x%016llxu,\n",
             (unsigned long long)job->spec_hash, (unsigned long long)plan->hash);
-#define TABLE(name, n) text_addf(out, "    ." name ",\n    .n_" name " = %d,\n", (int)(n))
-#undef TABLE
   struct {
     const char *name, *table;
     uint32_t n;
@@ -356,8 +354,7 @@ void tables_write_job(Emit *e, Text *out) {
             (long long)plan->eval.block_bytes);
   text_addf(out, "    .n_counts = %d,\n    .count_per_sample = %s,\n    .n_sums = %d,\n",
             job->train_counts, job->train_counts ? "count_per_sample" : "NULL", job->eval_sums);
-  text_addf(out, "    .metrics = metrics,\n    .n_metrics = %u,\n",
-            job->metrics.len ? job->metrics.len : 1);
+  text_addf(out, "    .metrics = metrics,\n    .n_metrics = %u,\n", job->metrics.len + 1);
   text_addf(
       out,
       "    .forward_backward = forward_backward,\n    .window_counts = %s,\n    .evaluate = %s,\n"

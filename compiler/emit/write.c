@@ -122,14 +122,13 @@ void write_place(Text *t, Span at) {
 /* ---------- identifiers ---------- */
 
 static const char *const c_words[] = {
-    "auto",  "bool",     "break",  "case",     "char",   "const",    "continue", "default",
-    "do",    "double",   "else",   "enum",     "extern", "false",    "float",    "for",
-    "goto",  "if",       "inline", "int",      "long",   "register", "restrict", "return",
-    "short", "signed",   "sizeof", "static",   "struct", "switch",   "true",     "typedef",
-    "union", "unsigned", "void",   "volatile", "while",  "asm",      "typeof",   "main",
-    "exp",   "log",      "sqrt",   "pow",      "memset", "memcpy",   "index",    "NULL",
-    "unix",  "linux",    "y0",     "y1",       "j0",     "j1",       "gamma",    "step",
-    "B",     "s",        "sums",   "counts",   "out",    "job",      "tensors",  "block"};
+    "auto",   "bool",     "break",  "case",     "char",     "const",    "continue", "default",
+    "do",     "double",   "else",   "enum",     "extern",   "false",    "float",    "for",
+    "goto",   "if",       "inline", "int",      "long",     "register", "restrict", "return",
+    "short",  "signed",   "sizeof", "static",   "struct",   "switch",   "true",     "typedef",
+    "union",  "unsigned", "void",   "volatile", "while",    "asm",      "typeof",   "main",
+    "memset", "memcpy",   "NULL",   "NAN",      "INFINITY", "unix",     "linux",    "step",
+    "B",      "s",        "sums",   "counts",   "out",      "job",      "tensors",  "block"};
 
 void names_init(Names *n, Arena *a, const Names *outer) {
   *n = (Names){.arena = a, .outer = outer};

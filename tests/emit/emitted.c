@@ -36,8 +36,9 @@ Emitted *emitted_new(Arena *a) {
   return e;
 }
 
-/* A job with the fields and leaves that the graph reads. */
-static Plan *make_plan(Arena *a, const Graph *g) {
+/* A job with the fields and leaves that the graph reads. Its outputs become buffers, whose memory has a
+   dtype and a place. */
+static Plan *make_plan(Arena *a, Graph *g) {
   Plan *plan = ARENA_NEW(a, Plan);
   Job *job = plan->job = ARENA_NEW(a, Job);
   job->arena = a;
@@ -62,10 +63,19 @@ static Plan *make_plan(Arena *a, const Graph *g) {
     }
     if (leaf) job->leaves.at[n].type = x->type;
   }
+  for (uint32_t i = 0; i < g->outputs.len; i++) {
+    Output *o = &g->outputs.at[i];
+    Leaf l = {.name = arena_printf(a, "out%u", i), .buffer = true, .tied_to = -1};
+    l.type = value_at(g, o->value)->type;
+    *o = (Output){OUT_buffer, (int32_t)job->leaves.len, o->value};
+    vec_push(a, &job->leaves, l);
+    vec_push(a, &plan->segments, ((Segment){o->index, offset, 0}));
+    offset += 1 << 12;
+  }
   return plan;
 }
 
-int emitted_add(Emitted *e, const Graph *g, int64_t batch_max) {
+int emitted_add(Emitted *e, Graph *g, int64_t batch_max) {
   Entry entry = {.plan = make_plan(e->arena, g)};
   ProgramOptions how = {.batch_max = batch_max};
   plan_program(&entry.p, e->arena, g, &how);
@@ -217,9 +227,9 @@ void emitted_run(Emitted *e, int number, int64_t batch,
   for (uint32_t i = 0; i < p->g->outputs.len; i++) {
     Val v = kernel_base(p, p->g->outputs.at[i].value);
     Type t = value_at(p->g, p->g->outputs.at[i].value)->type;
-    check(p->places.at[v].home == HOME_block, "an output that is not in the block");
-    for (int64_t k = 0; k < type_elements_at(t, batch); k++)
-      out[i][k] = get(step.block + p->places.at[v].offset, t.dtype, k);
+    check(p->places.at[v].home == HOME_buffer, "an output that is no buffer");
+    const char *from = buffers + program_segment(entry->plan, p->places.at[v].index)->offset;
+    for (int64_t k = 0; k < type_elements_at(t, batch); k++) out[i][k] = get(from, t.dtype, k);
   }
 }
 

@@ -7,8 +7,8 @@
 
 typedef struct Emitted Emitted;
 Emitted *emitted_new(Arena *a);
-/* Plans and emits g (outputs OUT_value); returns its number. */
-int emitted_add(Emitted *e, const Graph *g, int64_t batch_max);
+/* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number. */
+int emitted_add(Emitted *e, Graph *g, int64_t batch_max);
 /* Compiles everything with `cc FLAGS`, warnings being errors, and loads it; dies otherwise. */
 void emitted_build(Emitted *e, const char *cc, const char *flags);
 const char *emitted_text(const Emitted *e); /* after emitted_build */
