@@ -29,4 +29,6 @@ static inline bool batch_constant(Batch *b, Val v) {
 bool batch_is_sum(Batch *b, Val v);
 /* Rank-0 numbers: expand and reshape of one look through. NO_VAL when v is none. */
 Val batch_scalar(const Graph *g, Val v);
+/* indices.c */
+void indices_check(const Job *job, const Graph *g);
 #endif

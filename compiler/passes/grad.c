@@ -149,16 +149,44 @@ static void add_outputs(Grad *b) {
   }
 }
 
+static bool lacks(const Grad *b, uint32_t i) {
+  const Leaf *leaf = &b->job->leaves.at[i];
+  return !leaf->buffer && leaf->trained && leaf->tied_to < 0 && b->leaf[i] == NO_VAL;
+}
+
+static bool same_place(Span a, Span b) {
+  return a.file == b.file && a.begin == b.begin && a.end == b.end;
+}
+
+/* One report for all parameters of a module. */
+static void report_leaf(Grad *b, uint32_t first, bool *reported) {
+  enum { SHOWN = 4 };
+  const Leaf *leaf = &b->job->leaves.at[first];
+  Text names = {0};
+  int n = 0;
+  for (uint32_t i = first; i < b->job->leaves.len; i++) {
+    const Leaf *other = &b->job->leaves.at[i];
+    if (!lacks(b, i) || b->leaf_seen[i] != b->leaf_seen[first]) continue;
+    if (!same_place(other->at, leaf->at)) continue;
+    reported[i] = true;
+    if (n++ < SHOWN) text_addf(&names, "%s`%s`", n > 1 ? ", " : "", other->name);
+  }
+  if (n > SHOWN) text_addf(&names, " and %d more", n - SHOWN);
+  const char *reason = b->leaf_seen[first]
+                           ? "every way to `loss` is cut by `detach`, a comparison or an index"
+                       : n > 1 ? "the objective never uses them"
+                               : "the objective never uses it";
+  diag_report(DIAG_E0613, leaf->at, "parameter%s %s get%s no gradient: %s", n > 1 ? "s" : "",
+              names.at, n > 1 ? "" : "s", reason);
+  diag_help("remove what is not needed, or `freeze` it in the model block");
+  text_free(&names);
+}
+
 static void report_missing(Grad *b) {
   if (job_setting_is(b->job, "ddp_find_unused_parameters", "true")) return;
+  bool *reported = ARENA_ARRAY(b->job->arena, bool, b->job->leaves.len + 1);
   for (uint32_t i = 0; i < b->job->leaves.len; i++) {
-    const Leaf *leaf = &b->job->leaves.at[i];
-    if (leaf->buffer || !leaf->trained || leaf->tied_to >= 0 || b->leaf[i] != NO_VAL) continue;
-    diag_report(DIAG_E0613, leaf->at, "parameter `%s` gets no gradient: %s", leaf->name,
-                b->leaf_seen[i] ? "every way from it to `loss` is cut by `detach`, a comparison or "
-                                  "an index"
-                                : "the objective never uses it");
-    diag_help("`freeze %s` in the model block says that it is meant", leaf->name);
+    if (lacks(b, i) && !reported[i]) report_leaf(b, i, reported);
   }
 }
 

@@ -173,6 +173,7 @@ static void finish_counts(Job *job, int32_t n) {
 
 static void train_means(Job *job) {
   Graph *g = job->train = pass_cse(pass_fold(job->train, job));
+  indices_check(job, g);
   Means m = {.job = job, .g = g, .batch = batch_begin(job->arena, g)};
   m.mapped = g->values.len;
   m.counts_map = ARENA_ARRAY(job->arena, Val, m.mapped);

@@ -157,6 +157,7 @@ static Val as_f64(Graph *g, Val v) {
 
 void metrics_cut(Job *job) {
   Graph *g = job->eval = pass_cse(pass_fold(job->eval, job));
+  indices_check(job, g);
   Cut c = {.job = job, .g = g, .batch = batch_begin(job->arena, g)};
   c.finish = job->finish = graph_new(job->arena, "finish", false);
   uint32_t n = g->outputs.len;

@@ -12,7 +12,6 @@ typedef struct LetName {
   const char *name;
   int32_t source; /* -1: wrong */
   Span at;
-  bool used;
 } LetName;
 
 typedef struct View { /* the dataset as one graph sees it */
@@ -166,7 +165,6 @@ static bool make_field(Analysis *a, Eval *e, Env *env, const DataItem *item) {
 int32_t data_let(Analysis *a, const char *name) {
   for (uint32_t i = 0; i < a->data->lets.len; i++) {
     if (a->data->lets.at[i].name != name) continue;
-    a->data->lets.at[i].used = true;
     return a->data->lets.at[i].source;
   }
   return -2;
@@ -382,10 +380,6 @@ static void check_used(Analysis *a) {
     if (field || later) continue;
     diag_report(DIAG_E0303, b->at, "`%s` is never read", b->name);
   }
-  for (uint32_t i = 0; i < s->lets.len; i++) {
-    if (s->lets.at[i].used || s->lets.at[i].name[0] == '_') continue;
-    diag_report(DIAG_E0303, s->lets.at[i].at, "`%s` is never used", s->lets.at[i].name);
-  }
 }
 
 /* Splits that settings need. The evaluation split exists whenever it is declared, so that the program
@@ -418,6 +412,6 @@ void data_finish(Analysis *a) {
   if (!a->data) return;
   mark_used(a, a->job->train);
   mark_used(a, a->job->eval);
-  check_used(a);
+  if (a->objective_ok) check_used(a); /* else what is unread may be read where the error is */
   check_splits(a);
 }

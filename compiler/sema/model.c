@@ -144,11 +144,18 @@ static bool is_layer_norm(const Analysis *a, const Instance *owner) {
   return true;
 }
 
+static bool in_library(Span at) {
+  return !at.file || !strncmp(source_get(at.file)->path, "std/", 4);
+}
+
 void model_finish(Analysis *a) {
   if (!a->model) return;
   for (uint32_t i = 0; i < a->leaves->leaves.len; i++) {
     LeafEntry *entry = &a->leaves->leaves.at[i];
     entry->leaf.norm_owner = is_layer_norm(a, entry->owner);
+    /* For messages: where the job makes the module, not where the library declares the leaf. */
+    if (in_library(entry->leaf.at) && entry->owner) entry->leaf.at = entry->owner->at;
+    if (in_library(entry->leaf.at)) entry->leaf.at = a->model_decl->value->span;
   }
   Eval ev = analysis_eval(a);
   leaves_number(&ev, a->leaves, &a->model, 1, a->job);

@@ -231,6 +231,13 @@ static DiagCode code_of(int number) {
   return diag_find(name, &code) ? code : DIAG_E0501;
 }
 
+/* Values of the library stand at the call that the user wrote. */
+static Span user_place(const Eval *e, Span at) {
+  Span place = at;
+  for (const Frame *f = e->frame; f && library_place(place); f = f->caller) place = f->at;
+  return library_place(place) ? at : place;
+}
+
 Datum emit_op(Eval *e, OpKind op, const Val *in, int n, const Attr *attrs, Span at) {
   static const Attr none[IR_MAX_ATTRS];
   if (!e->build) {
@@ -240,7 +247,8 @@ Datum emit_op(Eval *e, OpKind op, const Val *in, int n, const Attr *attrs, Span 
   }
   const char *error = NULL;
   int code = 501;
-  Val v = ir_add(e->build->graph, op, in, n, attrs ? attrs : none, at, e->scope, &error, &code);
+  Val v = ir_add(e->build->graph, op, in, n, attrs ? attrs : none, user_place(e, at), e->scope,
+                 &error, &code);
   if (v == NO_VAL) eval_report(e, code_of(code), at, "%s", error ? error : "operands do not fit");
   return datum_tensor(v);
 }
