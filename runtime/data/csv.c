@@ -2,6 +2,7 @@
    that lists the first wrong values with file:line:character, what stands there and what was expected. */
 #include "csv.h"
 #include "csv_record.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@ enum { MOST_COMPLAINTS = 10 };
 typedef struct Target { /* what a column of the file feeds */
   int32_t field;        /* -1: nothing */
   int64_t element;
+  int64_t row_bytes, offset; /* place of its value */
+  int64_t low, high;         /* whole numbers that need no further check: low <= v < high */
 } Target;
 
 typedef struct Csv {
@@ -86,7 +89,8 @@ static DdpError *map_in_order(Csv *c) {
   if (!c->targets) return ddp_error(DDP_MEMORY, "out of memory");
   int64_t k = 0;
   for (int32_t i = 0; i < c->table->n_fields; i++) {
-    for (int64_t e = 0; e < c->table->fields[i].elements; e++) c->targets[k++] = (Target){i, e};
+    for (int64_t e = 0; e < c->table->fields[i].elements; e++)
+      c->targets[k++] = (Target){.field = i, .element = e};
   }
   return NULL;
 }
@@ -139,10 +143,61 @@ static DdpError *map_by_name(Csv *c) {
                          (long long)(found + e + 1),
                          c->table->fields[c->targets[found + e].field].name, f->name);
       }
-      c->targets[found + e] = (Target){i, e};
+      c->targets[found + e] = (Target){.field = i, .element = e};
     }
   }
   return NULL;
+}
+
+static void targets_finish(Csv *c) {
+  for (int64_t k = 0; k < c->n_columns; k++) {
+    Target *t = &c->targets[k];
+    if (t->field < 0) continue;
+    const DdpField *f = &c->table->fields[t->field];
+    t->row_bytes = ddp_field_bytes(f);
+    t->offset = t->element * ddp_dtype_bytes(f->dtype);
+    if (f->categories && f->categories[0]) continue;
+    t->high = f->dtype == DDP_u8 ? 256 : f->dtype == DDP_bool ? 2 : INT32_MAX;
+    if (!f->has_range) continue;
+    t->low = f->low > 0 ? (int64_t)fmin(ceil(f->low), INT32_MAX) : 0;
+    double high = f->dtype == DDP_f32 || f->dtype == DDP_f64 ? floor(f->high) + 1 : f->high;
+    t->high = (int64_t)fmax(0, fmin(high, (double)t->high));
+  }
+}
+
+/* The common case: a few digits, inside the range. False: look closer. */
+static bool store_digits(const Csv *c, const Target *t, const CsvCell *cell, char *at) {
+  int64_t v = 0;
+  if (cell->n == 0 || cell->n > 9) return false;
+  for (size_t i = 0; i < cell->n; i++) {
+    unsigned digit = (unsigned)(cell->text[i] - '0');
+    if (digit > 9) return false;
+    v = v * 10 + digit;
+  }
+  if (v < t->low || v >= t->high) return false;
+  switch (c->table->fields[t->field].dtype) {
+  case DDP_bool:
+  case DDP_u8:
+    *(uint8_t *)at = (uint8_t)v;
+    return true;
+  case DDP_i32:
+    *(int32_t *)(void *)at = (int32_t)v;
+    return true;
+  case DDP_i64:
+    *(int64_t *)(void *)at = v;
+    return true;
+  case DDP_f32:
+    *(float *)(void *)at = (float)v;
+    return true;
+  case DDP_f64:
+    *(double *)(void *)at = (double)v;
+    return true;
+  case DDP_f16:
+  case DDP_bf16:
+  case DDP_DTYPE_COUNT:
+    break;
+  }
+  return false;
 }
 
 static bool is_missing(const Csv *c, const CsvCell *cell) {
@@ -155,21 +210,19 @@ static void read_row(Csv *c, const CsvCell *cells, int64_t n) {
   DdpTable *t = c->table;
   DdpWhy why;
   int before = c->n_complaints;
-  for (int64_t k = 0; k < n; k++) {
+  for (int64_t k = 0; k < n && c->source->missing; k++) {
     if (c->targets[k].field >= 0 && is_missing(c, &cells[k])) {
       t->dropped++;
       return;
     }
   }
   for (int64_t k = 0; k < n && c->n_complaints < MOST_COMPLAINTS; k++) {
-    Target to = c->targets[k];
-    if (to.field < 0) continue;
-    const DdpField *f = &t->fields[to.field];
-    char *at = c->scratch;
-    if (t->columns[to.field]) {
-      at = t->columns[to.field] + t->rows * ddp_field_bytes(f) +
-           to.element * ddp_dtype_bytes(f->dtype);
-    }
+    const Target *to = &c->targets[k];
+    if (to->field < 0) continue;
+    char *column = t->columns[to->field];
+    char *at = column ? column + t->rows * to->row_bytes + to->offset : c->scratch;
+    if (store_digits(c, to, &cells[k], at)) continue;
+    const DdpField *f = &t->fields[to->field];
     if (!ddp_csv_store(f, at, cells[k].text, cells[k].n, &why))
       complain_value(c, &cells[k], k, &why);
   }
@@ -208,6 +261,7 @@ static DdpError *csv_run(Csv *c) {
   DDP_TRY(csv_open(&c->reader, c->path));
   DDP_TRY(csv_skip_lines(c->reader, c->source->skip));
   DDP_TRY(c->source->header ? map_by_name(c) : map_in_order(c));
+  targets_finish(c);
   DDP_TRY(read_rows(c));
   if (c->n_complaints == 0) return NULL;
   const char *more = c->n_complaints >= MOST_COMPLAINTS ? "\n... reading stopped here" : "";

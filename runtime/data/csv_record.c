@@ -15,6 +15,7 @@ struct CsvReader {
   int64_t capacity, filled, at; /* at: start of the next record */
   int64_t begin;                /* start of the current record */
   bool ended;
+  bool quotes; /* the current record has quoted cells */
   int64_t line, next_line, record;
   CsvCell *cells;
   int64_t n_cells, cell_room;
@@ -93,18 +94,25 @@ DdpError *csv_skip_lines(CsvReader *r, int64_t n) {
   return NULL;
 }
 
-static DdpError *cell_add(CsvReader *r, int64_t from, int64_t to, bool quoted) {
-  if (r->n_cells == r->cell_room) {
-    int64_t room = r->cell_room ? r->cell_room * 2 : 256;
-    CsvCell *p = realloc(r->cells, (size_t)room * sizeof *p);
-    if (!p) return ddp_error(DDP_MEMORY, "out of memory while reading '%s'", r->path);
-    r->cells = p;
-    r->cell_room = room;
-  }
+static DdpError *cells_grow(CsvReader *r) {
+  int64_t room = r->cell_room ? r->cell_room * 2 : 256;
+  CsvCell *p = realloc(r->cells, (size_t)room * sizeof *p);
+  if (!p) return ddp_error(DDP_MEMORY, "out of memory while reading '%s'", r->path);
+  r->cells = p;
+  r->cell_room = room;
+  return NULL;
+}
+
+static bool is_blank(char c) {
+  return c == ' ' || c == '\t';
+}
+
+static inline DdpError *cell_add(CsvReader *r, int64_t from, int64_t to, bool quoted) {
+  if (r->n_cells == r->cell_room) DDP_TRY(cells_grow(r));
   char *b = r->buffer;
   if (!quoted) {
-    while (from < to && (b[from] == ' ' || b[from] == '\t')) from++;
-    while (to > from && (b[to - 1] == ' ' || b[to - 1] == '\t')) to--;
+    while (from < to && is_blank(b[from])) from++;
+    while (to > from && is_blank(b[to - 1])) to--;
   }
   r->cells[r->n_cells++] = (CsvCell){b + from, (size_t)(to - from), quoted};
   return NULL;
@@ -139,7 +147,7 @@ static DdpError *scan_quoted(CsvReader *r, int64_t *i, Scan *state) {
   return NULL;
 closed:
   DDP_TRY(cell_add(r, open + 1, k, true));
-  for (k++; k < r->filled && (b[k] == ' ' || b[k] == '\t'); k++) {
+  for (k++; k < r->filled && is_blank(b[k]); k++) {
   }
   *i = k;
   if (k < r->filled && b[k] != ',' && b[k] != '\n' && b[k] != '\r') {
@@ -150,22 +158,26 @@ closed:
   return NULL;
 }
 
+/* Bytes that end an unquoted cell. */
+static const bool ends_cell[256] = {[0] = true, [','] = true, ['\n'] = true, ['\r'] = true};
+
 /* The record at `at`, if the buffer holds all of it. */
 static DdpError *scan(CsvReader *r, Scan *state, int64_t *next) {
   const char *b = r->buffer;
   int64_t i = r->at, n = r->filled;
   r->n_cells = 0;
+  r->quotes = false;
   *state = SCAN_done;
   for (;;) {
     int64_t from = i;
     bool quoted = false;
-    while (i < n && (b[i] == ' ' || b[i] == '\t')) i++;
+    while (i < n && is_blank(b[i])) i++;
     if (i < n && b[i] == '"') {
-      quoted = true;
+      quoted = r->quotes = true;
       DDP_TRY(scan_quoted(r, &i, state));
       if (*state != SCAN_done) return NULL;
     } else {
-      while (i < n && b[i] != ',' && b[i] != '\n' && b[i] != '\r' && b[i] != 0) i++;
+      while (i < n && !ends_cell[(unsigned char)b[i]]) i++;
     }
     if (i == n && !r->ended) {
       *state = SCAN_more;
@@ -220,7 +232,7 @@ DdpError *csv_next(CsvReader *r, CsvCell **cells, int64_t *n) {
   r->line = r->next_line;
   r->next_line += lines_before(r, r->begin, next);
   r->record++;
-  for (int64_t i = 0; i < r->n_cells; i++) {
+  for (int64_t i = 0; i < r->n_cells && r->quotes; i++) {
     if (r->cells[i].quoted) unescape(&r->cells[i]);
   }
   *cells = r->cells;
