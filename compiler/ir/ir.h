@@ -130,8 +130,8 @@ void graph_output(Graph *g, OutputKind kind, int32_t index, Val value);
 const char *graph_scope_path(Arena *a, const Graph *g, Scope s); /* "net.fc1.relu" */
 
 /* Appends a value whose type the table infers. On a mismatch returns NO_VAL and sets *error to a
-   message for the user ("sizes differ: 64 and 128") and *code to the diagnostic's number. The caller
-   reports it with its own span. Elementwise inputs broadcast as PyTorch's do; dtypes promote. */
+   message for the user ("sizes differ: 64 and 128") and *code to the diagnostic's number. Whoever
+   calls reports it with its own span. Elementwise inputs broadcast and promote as PyTorch's do. */
 Val ir_add(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at, Scope scope,
            const char **error, int *code);
 /* The same for callers who know that it fits (passes): a mismatch is an internal fault. */

@@ -8,15 +8,15 @@
 
 typedef enum OpFlag {
   OPF_commutative = 1 << 0,
-  OPF_compare = 1 << 1,   /* result is bool */
-  OPF_float = 1 << 2,     /* integer inputs become f32 (div, exp ...) */
-  OPF_source = 1 << 3,    /* no inputs: input, param, const ... */
-  OPF_random = 1 << 4,    /* never merged by cse */
-  OPF_view = 1 << 5,      /* movement: no arithmetic, readable through index arithmetic */
+  OPF_compare = 1 << 1, /* result is bool */
+  OPF_float = 1 << 2,   /* integer inputs become f32 (div, exp ...) */
+  OPF_source = 1 << 3,  /* no inputs: input, param, const ... */
+  OPF_random = 1 << 4,  /* never merged by cse */
+  OPF_view = 1 << 5,    /* movement: no arithmetic, readable through index arithmetic */
   OPF_reduce = 1 << 6,
-  OPF_library = 1 << 7,   /* lowered to a call of the runtime, never part of a loop nest */
-  OPF_cheap = 1 << 8,     /* cheaper to compute again than to store */
-  OPF_named = 1 << 9,     /* callable in the language by its own name and attributes */
+  OPF_library = 1 << 7, /* lowered to a call of the runtime, never part of a loop nest */
+  OPF_cheap = 1 << 8,   /* cheaper to compute again than to store */
+  OPF_named = 1 << 9,   /* callable in the language by its own name and attributes */
   OPF_elementwise = 1 << 10,
   OPF_decompose = 1 << 11, /* replaced by `body` after grad */
   OPF_integral = 1 << 12,  /* identity on integers (floor, round) */
@@ -26,9 +26,9 @@ typedef enum OpFlag {
 } OpFlag;
 
 /* Three spellings, three meanings (gradient of an input): */
-#define GRAD_NONE "none"        /* not differentiable there: no gradient flows (comparisons, indices) */
-#define GRAD_ZERO "zero"        /* differentiable with gradient zero (floor, sign) */
-#define GRAD_MISSING "missing"  /* not written yet: asking for it is E0616 */
+#define GRAD_NONE    "none" /* not differentiable there: no gradient flows (comparisons, indices) */
+#define GRAD_ZERO    "zero" /* differentiable with gradient zero (floor, sign) */
+#define GRAD_MISSING "missing" /* not written yet: asking for it is E0616 */
 
 typedef struct AttrDef {
   const char *name;
@@ -39,13 +39,13 @@ typedef struct AttrDef {
 
 typedef struct OpDef {
   const char *name;
-  int inputs;           /* -1: one or more (concat) */
+  int inputs; /* -1: one or more (concat) */
   unsigned flags;
-  const char *domain;   /* elementwise: where tests may sample (ops.def) */
-  const char *c;        /* elementwise: C expression over a, b, c; F(exp) is exp of the dtype's float */
-  const char *sample;   /* structured: "f32[3,4] f32[4,5] ; ta=false" for the generated tests */
+  const char *domain; /* elementwise: where tests may sample (ops.def) */
+  const char *c; /* elementwise: C expression over a, b, c; F(exp) is exp of the dtype's float */
+  const char *sample; /* structured: "f32[3,4] f32[4,5] ; ta=false" for the generated tests */
   const char *grad[IR_MAX_INPUTS]; /* DSL text over g, x0.., y, attributes by name; see above */
-  const char *body;     /* OPF_decompose: DSL text over x0.., y and attributes, without this op */
+  const char *body; /* OPF_decompose: DSL text over x0.., y and attributes, without this op */
   int attrs;
   AttrDef attr[IR_MAX_ATTRS];
   /* Elementwise: the C expression compiled in double. */
@@ -56,14 +56,17 @@ typedef struct OpDef {
   /* Structured ops that loop nests can read or reduce through (nest.h); NULL: library call. */
   NestTemp (*lower)(Nest *n, Val v, const NestIndex *index);
   /* Reference meaning, in double: out and in are dense row-major. NULL for sources. */
-  void (*interpret)(const Graph *g, const Value *v, int64_t batch, const double *const *in, double *out);
+  void (*interpret)(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                    double *out);
 } OpDef;
 
 const OpDef *op_def(OpKind op);
 bool op_find(const char *name, OpKind *out);
 int op_attr(OpKind op, const char *name); /* index of the attribute; -1 */
-static inline bool op_has(OpKind op, OpFlag f) { return (op_def(op)->flags & (unsigned)f) != 0; }
-/* Is f(a + b) = f(a) + f(b), f(k a) = k f(a) for this value? A cast from float to integer is not. */
+static inline bool op_has(OpKind op, OpFlag f) {
+  return (op_def(op)->flags & (unsigned)f) != 0;
+}
+/* Does f(a + b) = f(a) + f(b), f(k a) = k f(a) hold? A cast from float to integer is not linear. */
 static inline bool op_is_linear(const Graph *g, const Value *v) {
   if (!op_has(v->op, OPF_linear)) return false;
   return v->op != OP_cast || dtype_category(v->type.dtype) == 'f' ||

@@ -48,7 +48,7 @@ static void skip_line(Reader *r) {
   while (*r->text.at && *r->text.at != '\n') r->text.at++;
 }
 
-/* Comments behind values are read by read_scope; elsewhere they are skipped with the white space. */
+/* Comments behind values are read by read_scope; elsewhere they are skipped as white space is. */
 static void skip_space(Reader *r) {
   for (;;) {
     ir_text_blanks(&r->text);

@@ -1,5 +1,5 @@
-/* Between the files of ops/: what a family of structured ops gives to the table, and helpers for type
-   rules and the reference interpreter. */
+/* Between the files of ops/: what a family of structured ops gives to the table, and helpers for
+   type rules and the reference interpreter. */
 #ifndef OPS_FAMILY_H
 #define OPS_FAMILY_H
 #include "ops.h"

@@ -1,5 +1,5 @@
-/* Ops whose index is data: gather and rows (read), scatter_add and rows_add (sum into). Indices are in
-   range; fields and embeddings are checked before training. */
+/* Ops whose index is data: gather and rows (read), scatter_add and rows_add (sum into). Indices are
+   in range; fields and embeddings are checked before training. */
 #include "family.h"
 #include "die.h"
 
@@ -27,7 +27,7 @@ static bool index_fits(const Graph *g, Value *v, const char **error, int *code) 
   return true;
 }
 
-/* An index outside of the table is an error of the data; the reference reads element 0 of nothing. */
+/* An index outside of the table is a fault here: data is checked before it is read. */
 static int64_t in_range(double index, int64_t size) {
   check(index >= 0 && index < (double)size, "index %g outside of 0..%lld", index, (long long)size);
   return (int64_t)index;

@@ -1,4 +1,4 @@
-/* The reference interpreter: every value of a graph, dense, in double, straight from the op table. */
+/* The reference interpreter: every value of a graph, dense, in double, as the op table says. */
 #include "family.h"
 #include "die.h"
 

@@ -1,5 +1,6 @@
-/* matmul(a, b; ta, tb): [batch.., M, K] x [batch.., K, N]; ta, tb read the last two dimensions of an
-   input transposed; batch dimensions broadcast. A call of the runtime, never part of a loop nest. */
+/* matmul(a, b; ta, tb): [batch.., M, K] x [batch.., K, N]; ta, tb read the last two dimensions of
+   an input transposed; batch dimensions broadcast. A call of the runtime, never part of a loop
+   nest. */
 #include "family.h"
 
 static Dim rows_of(Type t, bool transposed) {
@@ -37,7 +38,7 @@ static bool matmul_infer(const Graph *g, Value *v, const char **error, int *code
   return true;
 }
 
-/* First element of the matrix of input x that belongs to batch element at[0..rank-2) of the result. */
+/* First element of the matrix of input x that belongs to batch element at[] of the result. */
 static int64_t matrix_of(const Extent *x, const Extent *y, const int64_t *at) {
   int64_t flat = 0;
   for (int i = 0; i < x->rank - 2; i++)

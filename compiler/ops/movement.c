@@ -21,8 +21,8 @@ static Poly poly_elements(const Type *t) {
   return p;
 }
 
-/* The size written as -1: elements of x over those of the other sizes. Sizes that stand on both sides
-   are left out first, so that [B, B, 4] -> [B, -1] can be told. */
+/* The size written as -1: elements of x over those of the other sizes. Sizes that stand on both
+   sides are left out first, so that [B, B, 4] -> [B, -1] can be told. */
 static bool size_left_over(Type x, Type r, int hole, Dim *out) {
   Dim above = dim_of(1), below = dim_of(1);
   bool used[IR_MAX_RANK] = {false};
@@ -79,8 +79,8 @@ static Type part_of(Type t, int from, int to) {
   return r;
 }
 
-/* Dimensions are taken in the smallest groups of equal products, so that [B,64] -> [B,8,8] leaves the
-   batch alone and only splits the 64. */
+/* Dimensions are taken in the smallest groups of equal products, so that [B,64] -> [B,8,8] leaves
+   the batch alone and only splits the 64. */
 static NestTemp reshape_lower(Nest *n, Val v, const NestIndex *index) {
   const Value *y = value_at(n->g, v);
   Type to = y->type, from = value_at(n->g, y->in[0])->type;

@@ -16,8 +16,8 @@ typedef struct Interp {
    (const, dimval, arange) are not asked for. */
 double **interp_run(Arena *a, const Graph *g, const Interp *how);
 
-/* One element of an elementwise value (cast too) from one element of each input, as it would be stored
-   at run time. */
+/* One element of an elementwise value (cast too) from one element of each input, as it would be
+   stored at run time. */
 double op_eval(const Graph *g, const Value *v, const double *in);
 
 void ops_print_table(Text *out); /* markdown: op, inputs, attributes, forward, gradient */

@@ -1,6 +1,7 @@
 /* nest_pull: the scalar of a graph value at an index. It asks the op table, so it lives above ir.
    In memory or kept by an earlier stage: read. Otherwise the op lowers itself (movement, sources,
-   indexing), and elementwise ops pull their inputs, broadcast and converted as their type rule says. */
+   indexing), and elementwise ops pull their inputs, broadcast and converted as their type rule
+   says. */
 #include "die.h"
 #include "family.h"
 

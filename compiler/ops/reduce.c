@@ -1,5 +1,5 @@
-/* Reductions over axes: sum, amax and argmax are roots of loop nests; the others are written with them
-   after grad (OPF_decompose). Attributes: dim (empty: none reduced), keepdim. */
+/* Reductions over axes: sum, amax and argmax are roots of loop nests; the others are written with
+   them after grad (OPF_decompose). Attributes: dim (empty: none reduced), keepdim. */
 #include "family.h"
 #include "die.h"
 #include <math.h>

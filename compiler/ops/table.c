@@ -1,4 +1,4 @@
-/* The op table: rows of ops.def joined with the functions of the families, once, at the first use. */
+/* The op table: rows of ops.def joined with the functions of the families, at the first use. */
 #include "family.h"
 #include "die.h"
 #include "ir_text.h"
@@ -33,11 +33,9 @@ static double floordiv(double a, double b) {
 #define COUNT_(...) (sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
 #define OP_EW(name, n, flags, domain, expression, ...)                                             \
   _Static_assert(COUNT_(__VA_ARGS__) == (n), #name ": one gradient for each input");
+#define GRADS_(n) ((n) > 0 ? (n) : (n) == 0 ? 1 : IR_MAX_INPUTS)
 #define OP_FN(name, n, flags, attributes, sample, ...)                                             \
-  _Static_assert(COUNT_(__VA_ARGS__) == ((n) < 0 ? IR_MAX_INPUTS                                   \
-                                         : (n)   ? (n)                                             \
-                                                 : 1),                                               \
-                 #name ": one gradient for each input");
+  _Static_assert(COUNT_(__VA_ARGS__) == GRADS_(n), #name ": one gradient for each input");
 #include "ops.def"
 
 /* ---------- rows ---------- */

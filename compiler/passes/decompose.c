@@ -1,5 +1,6 @@
-/* pass_decompose, after grad: composite ops become what their row's body says; `detach` has done its
-   work and goes; a product of a stack of matrices with one matrix becomes one product of more rows. */
+/* pass_decompose, after grad: composite ops become what their row's body says; `detach` has done
+   its work and goes; a product of a stack of matrices with one matrix becomes one product of more
+   rows. */
 #include "die.h"
 #include "passes.h"
 #include "rewrite.h"

@@ -1,6 +1,6 @@
-/* pass_fold: constants, identities, views of views, comparisons that declared ranges decide. What it
-   does holds for NaN and infinities too, but for the sign of a zero (x + 0). Rules are listed by op in
-   the fold_* files; here they are applied, inputs first. */
+/* pass_fold: constants, identities, views of views, comparisons that declared ranges decide. What
+   it does holds for NaN and infinities too, but for the sign of a zero (x + 0). Rules are listed by
+   op in the fold_* files; here they are applied, inputs first. */
 #include "folding.h"
 #include "die.h"
 #include "passes.h"

@@ -1,5 +1,5 @@
-/* What integers can be: declared ranges of fields, positions, bool; followed through views, choices and
-   additions. Used to decide comparisons (`label != -100` with a label of 0..10). */
+/* What integers can be: declared ranges of fields, positions, bool; followed through views, choices
+   and additions. Used to decide comparisons (`label != -100` with a label of 0..10). */
 #include "folding.h"
 #include <math.h>
 

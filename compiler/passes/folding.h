@@ -1,6 +1,6 @@
 /* Inside pass_fold: the rules and what they share. A rule looks at a value that stands in the new
-   graph already and returns what it is equal to, or NO_VAL. What a rule returns has the same type; the
-   value that it replaces is left to dce. */
+   graph already and returns what it is equal to, or NO_VAL. What a rule returns has the same type;
+   the value that it replaces is left to dce. */
 #ifndef PASSES_FOLDING_H
 #define PASSES_FOLDING_H
 #include "job.h"

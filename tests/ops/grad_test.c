@@ -1,5 +1,6 @@
-/* Every gradient rule of the op table against finite differences in double, on the samples of its row;
-   PyTorch's conventions where there is a kink; every body of a composite op against the op itself. */
+/* Every gradient rule of the op table against finite differences in double, on the samples of its
+   row; PyTorch's conventions where there is a kink; every body of a composite op against the op
+   itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

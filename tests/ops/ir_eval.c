@@ -1,8 +1,8 @@
 /* Evaluates textual IR: ir_eval FILE.ir BATCH [--grad] < numbers > numbers
-   Reads the elements of every source that is not a number itself (input, param, host ...), in the order
-   of the values; prints `KIND INDEX f32[2,3]: ...` for each output. f32 results are rounded to float.
-   With --grad, output 0 is y: the gradient of y is read last, and for each input of y's op that has a
-   rule, what the rule gives is printed as `grad INDEX ...`. */
+   Reads the elements of every source that is not a number itself (input, param, host ...), in the
+   order of the values; prints `KIND INDEX f32[2,3]: ...` for each output. f32 results are rounded
+   to float. With --grad, output 0 is y: the gradient of y is read last, and for each input of y's
+   op that has a rule, what the rule gives is printed as `grad INDEX ...`. */
 #include "diag.h"
 #include "ir_text.h"
 #include "ops.h"

@@ -1,5 +1,5 @@
-# Fails when a `case OP_...` stands anywhere in the compiler or runtime but in compiler/ops, or when one
-# function compares with so many ops in a row that it is a switch in disguise.
+# Fails when a `case OP_...` stands anywhere in the compiler or runtime but in compiler/ops, or when
+# so many comparisons with ops follow each other that they are a switch in disguise.
 file(GLOB_RECURSE sources ${ROOT}/compiler/*.c ${ROOT}/compiler/*.h ${ROOT}/runtime/*.c
      ${ROOT}/runtime/*.h)
 set(found "")

@@ -1,5 +1,5 @@
-/* The op table: every row infers, runs, prints and reads back on its samples; C expressions mean what
-   libm says; results of hand; the type rules' promotion, broadcasting and messages. */
+/* The op table: every row infers, runs, prints and reads back on its samples; C expressions mean
+   what libm says; results of hand; the type rules' promotion, broadcasting and messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,10 @@
 """Every op of the table against PyTorch, forward and backward, over random shapes.
 
-Usage: torch_parity.py PATH/TO/ir_eval [seed]. Each case is a graph of one op as textual IR; ir_eval runs it
-in single precision with the gradient rules of the table, PyTorch runs the same with autograd.
+Usage: torch_parity.py PATH/TO/ir_eval [seed]. Each case is a graph of one op as textual IR; ir_eval
+runs it in single precision with the gradient rules of the table, PyTorch the same with autograd.
 """
 
+import itertools
 import random
 import subprocess
 import sys
@@ -22,7 +23,8 @@ def shape_text(shape):
 
 
 def dtype_text(t):
-    return {torch.float32: "f32", torch.int64: "i64", torch.bool: "bool", torch.uint8: "u8"}[t.dtype]
+    names = {torch.float32: "f32", torch.int64: "i64", torch.bool: "bool", torch.uint8: "u8"}
+    return names[t.dtype]
 
 
 def numbers(t):
@@ -51,14 +53,17 @@ def fit(x, like):
 def run(op, inputs, attributes, gradient):
     lines = ["graph t {"]
     for i, x in enumerate(inputs):
-        lines.append(f"  %{i + 1} = input field={i} dtype={dtype_text(x)} shape={shape_text(x.shape)}")
+        what = f"dtype={dtype_text(x)} shape={shape_text(x.shape)}"
+        lines.append(f"  %{i + 1} = input field={i} {what}")
     args = ", ".join(f"%{i + 1}" for i in range(len(inputs)))
-    lines += [f"  %{len(inputs) + 1} = {op} {args} {attributes}", f"  out value 0 %{len(inputs) + 1}", "}"]
+    y = len(inputs) + 1
+    lines += [f"  %{y} = {op} {args} {attributes}", f"  out value 0 %{y}", "}"]
     with tempfile.NamedTemporaryFile("w", suffix=".ir") as f:
         f.write("\n".join(lines) + "\n")
         f.flush()
         text = "\n".join(numbers(x) for x in [*inputs, gradient])
-        done = subprocess.run([EVAL, f.name, "1", "--grad"], input=text, capture_output=True, text=True)
+        command = [EVAL, f.name, "1", "--grad"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{op} {attributes}: {done.stderr}\n" + "\n".join(lines))
     return [parse(line) for line in done.stdout.splitlines()]
@@ -115,15 +120,21 @@ def values(s, domain="all"):
 
 UNARY = {
     "neg": torch.neg, "exp": torch.exp, "expm1": torch.expm1, "sin": torch.sin, "cos": torch.cos,
-    "tanh": torch.tanh, "erf": torch.erf, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor,
-    "ceil": torch.ceil, "round": torch.round, "isnan": torch.isnan, "detach": torch.detach,
+    "tanh": torch.tanh, "erf": torch.erf, "abs": torch.abs, "sign": torch.sign,
+    "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "isnan": torch.isnan,
+    "detach": torch.detach,
 }  # fmt: skip
 POSITIVE = {"log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt}
 BINARY = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum,
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul,
+    "maximum": torch.maximum, "minimum": torch.minimum,
     "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
 }  # fmt: skip
-NONZERO = {"div": torch.div, "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"), "mod": torch.remainder}
+NONZERO = {
+    "div": torch.div,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "mod": torch.remainder,
+}
 
 
 def elementwise():
@@ -165,7 +176,8 @@ def reductions():
     case("any", [torch.rand(s) < 0.3], lambda x: torch.any(x, one, keep), attributes)
     case("all", [torch.rand(s) < 0.7], lambda x: torch.all(x, one, keep), attributes)
     case("sum", [torch.rand(s) < 0.7], lambda x: torch.sum(x))
-    case("sum", [torch.randint(0, 255, s, dtype=torch.uint8)], lambda x: torch.sum(x, one), f"dim=[{one}]")
+    bytes_ = torch.randint(0, 255, s, dtype=torch.uint8)
+    case("sum", [bytes_], lambda x: torch.sum(x, one), f"dim=[{one}]")
 
 
 def movement():
@@ -193,7 +205,8 @@ def movement():
         f"lo={shape_text(lo)} hi={shape_text(hi)} value=0.5",
     )  # fmt: skip
     dim = rng.randrange(n)
-    parts = [values([rng.randint(1, 3) if i == dim else k for i, k in enumerate(s)]) for _ in range(3)]
+    sizes = [[rng.randint(1, 3) if i == dim else k for i, k in enumerate(s)] for _ in range(3)]
+    parts = [values(size) for size in sizes]
     case("concat", parts, lambda *x: torch.cat(x, dim), f"dim=[{dim}]")
 
 
@@ -205,27 +218,24 @@ def indexing():
         wide = [width if i == dim else k for i, k in enumerate(s)]
         index = torch.randint(0, s[dim], wide)
         case("gather", [x, index], lambda x, i: torch.gather(x, dim, i), f"dim=[{dim}]")
-        case(
-            "scatter_add", [x, index, values(wide)], lambda x, i, src: torch.scatter_add(x, dim, i, src),
-            f"dim=[{dim}]",
-        )  # fmt: skip
+        added = [x, index, values(wide)]
+        case("scatter_add", added, lambda x, *i: torch.scatter_add(x, dim, *i), f"dim=[{dim}]")
     index = torch.randint(0, s[0], shape(1, 2))
     case("rows", [x, index], lambda w, i: w[i])
 
 
 def products():
     m, k, n = (rng.randint(1, 6) for _ in range(3))
-    batch = shape(0, 2)
-    for ta in (False, True):
-        for tb in (False, True):
-            for a_batch, b_batch in (([], []), (batch, []), (batch, broadcasts(batch)), (broadcasts(batch), batch)):
-                a = values([*a_batch, *((k, m) if ta else (m, k))])
-                b = values([*b_batch, *((n, k) if tb else (k, n))])
+    s = shape(0, 2)
+    batches = [([], []), (s, []), (s, broadcasts(s)), (broadcasts(s), s)]
+    for ta, tb, (a_batch, b_batch) in itertools.product((False, True), (False, True), batches):
+        a = values([*a_batch, *((k, m) if ta else (m, k))])
+        b = values([*b_batch, *((n, k) if tb else (k, n))])
 
-                def f(a, b, ta=ta, tb=tb):
-                    return (a.mT if ta else a) @ (b.mT if tb else b)
+        def f(a, b, ta=ta, tb=tb):
+            return (a.mT if ta else a) @ (b.mT if tb else b)
 
-                case("matmul", [a, b], f, f"ta={str(ta).lower()} tb={str(tb).lower()}", 1e-5)
+        case("matmul", [a, b], f, f"ta={str(ta).lower()} tb={str(tb).lower()}", 1e-5)
 
 
 for _ in range(6):
