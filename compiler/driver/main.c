@@ -90,6 +90,14 @@ static int write_out(const char *path, const Text *t) {
   return WRONG_USE;
 }
 
+/* Relative data paths start at the job's folder, wherever the program is started. */
+static const char *job_folder(Arena *a, const Job *job) {
+  char *path = realpath(*job->directory ? job->directory : ".", NULL);
+  const char *kept = path ? arena_strdup(a, path) : job->directory;
+  free(path);
+  return kept;
+}
+
 /* The C file of a program: beside it, so that no other run of ddpc uses the same one. */
 static int compile_text(Run *r, const Job *job, const Text *text) {
   const char *output = r->options.value[OPT_output] ? r->options.value[OPT_output] : "train";
@@ -101,7 +109,7 @@ static int compile_text(Run *r, const Job *job, const Text *text) {
   HostCompile c = {.source = source,
                    .output = output,
                    .march = r->march,
-                   .directory = job->directory,
+                   .directory = job_folder(r->arena, job),
                    .verbose = r->options.value[OPT_verbose] != NULL};
   bool good = host_compile(r->arena, &c);
   say_time(r, "cc");

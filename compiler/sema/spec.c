@@ -25,14 +25,21 @@ static uint64_t spec_hash(Analysis *a) {
   return hash;
 }
 
-static void add_origin(Text *t, const SettingSlot *slot) {
+/* A path below the job's folder without that folder: the text is the same wherever the job lies. */
+static const char *shown_path(const Job *job, const char *path) {
+  size_t n = strlen(job->directory);
+  if (n && !strncmp(path, job->directory, n) && path[n] == '/') return path + n + 1;
+  return path;
+}
+
+static void add_origin(const Job *job, Text *t, const SettingSlot *slot) {
   if (slot->origin == FROM_default) {
     text_add(t, "  # default");
   } else if (slot->origin == FROM_define) {
     text_add(t, "  # -D");
   } else {
     Place p = source_place(slot->key_at.file, slot->key_at.begin);
-    text_addf(t, "  # %s:%u", p.path, p.line);
+    text_addf(t, "  # %s:%u", shown_path(job, p.path), p.line);
   }
 }
 
@@ -45,7 +52,7 @@ static void add_settings(Analysis *a, Text *t, const char *block) {
     bool word = row->type == SETTING_word;
     text_addf(t, "  %s%s = %s", a->settings->slots[i].is_final ? "final " : "", row->key,
               word ? setting_text(a->arena, row, v) : setting_show(a->arena, v));
-    add_origin(t, &a->settings->slots[i]);
+    add_origin(a->job, t, &a->settings->slots[i]);
     text_add(t, "\n");
   }
   text_add(t, "}\n");
@@ -70,7 +77,8 @@ void spec_make(Analysis *a) {
   Job *job = a->job;
   job->spec_hash = spec_hash(a);
   Text t = {0};
-  text_addf(&t, "# job %s, spec hash %016llx\n", job->path, (unsigned long long)job->spec_hash);
+  text_addf(&t, "# job %s, spec hash %016llx\n", shown_path(job, job->path),
+            (unsigned long long)job->spec_hash);
   add_params(a, &t);
   add_settings(a, &t, "train");
   add_settings(a, &t, "runtime");
@@ -78,7 +86,7 @@ void spec_make(Analysis *a) {
     const AstFile *file = job->files.at[i];
     if (!strncmp(file->path, "std/", 4)) continue; /* part of the compiler */
     const Source *source = source_get(file->source);
-    text_addf(&t, "\n# ---------- %s ----------\n", file->path);
+    text_addf(&t, "\n# ---------- %s ----------\n", shown_path(job, file->path));
     text_add_n(&t, source->text, source->length);
   }
   job->spec = arena_strndup(a->arena, t.at, t.len);
