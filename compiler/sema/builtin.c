@@ -65,6 +65,14 @@ static const Builtin table[] = {
     {"all_sum", "*", builtin_refused, LATER, 0},
     {"roc_auc", "*", builtin_refused, LATER, 0},
     {"standardize", "*", builtin_refused, LATER, 0},
+    {"normalize", "*", builtin_refused, LATER, 0},
+    {"random_hflip", "*", builtin_refused, LATER, 0},
+    {"random_crop", "*", builtin_refused, LATER, 0},
+    {"random_resized_crop", "*", builtin_refused, LATER, 0},
+    {"random_erasing", "*", builtin_refused, LATER, 0},
+    {"color_jitter", "*", builtin_refused, LATER, 0},
+    {"pad_to", "*", builtin_refused, LATER, 0},
+    {"wordpiece", "*", builtin_refused, LATER, 0},
 };
 enum { TABLE = sizeof table / sizeof *table };
 

@@ -5,7 +5,7 @@
      # graph EXPR            builds the graph of an expression over net and the inputs, and prints it
      # show EXPR             prints a compile-time value
      # training false        what `training` is from here on
-   Out: leaves, draws, graphs, values; diagnostics on stderr, exit status 1 when there were errors. */
+ X
 #include "diag.h"
 #include "eval.h"
 #include "ir_text.h"
@@ -27,6 +27,8 @@ typedef struct Session {
   Build *build;
   int inputs;
   bool training;
+  uint32_t source;
+  FILE *out;
 } Session;
 
 static const Expr *parse_text(Session *s, const char *text) {
@@ -79,7 +81,7 @@ static void print_leaves(Session *s) {
     text_addf(&t, "draw %d %s %lld", d->leaf, kinds[d->kind], (long long)d->elements);
     text_addf(&t, " %.9g %.9g\n", d->a, d->b);
   }
-  fputs(t.at ? t.at : "", stdout);
+  fputs(t.at ? t.at : "", s->out);
   text_free(&t);
 }
 
@@ -134,7 +136,7 @@ static void print_graph(Session *s, const char *text) {
   ir_verify(s->graph, "sema_dump");
   Text t = {0};
   ir_print(&t, s->graph);
-  fputs(t.at ? t.at : "", stdout);
+  fputs(t.at ? t.at : "", s->out);
   text_free(&t);
 }
 
@@ -146,7 +148,7 @@ static void show(Session *s, const char *text) {
   if (d.kind == DATUM_error) return;
   Text t = {0};
   datum_print(&t, d);
-  printf("%s = %s\n", text, t.at);
+  fprintf(s->out, "%s = %s\n", text, t.at);
   text_free(&t);
 }
 
@@ -175,23 +177,89 @@ static void directive(Session *s, char *line) {
   }
 }
 
-int main(int argc, char **argv) {
-  if (argc != 2) return fprintf(stderr, "usage: sema_dump FILE.ddp\n"), 2;
-  Session s = {.arena = arena_new(), .training = true};
-  uint32_t source = source_read(argv[1]);
-  if (!source) return perror(argv[1]), 2;
-  s.program = program_new(s.arena);
-  s.job.arena = s.arena;
-  AstFile *ast = parse_source(s.arena, source);
-  s.file = program_add(s.program, ast, false);
-  if (!diag_errors()) resolve_file(s.program, s.file);
-  s.env = env_new(s.arena, NULL, s.file);
-  char *text = arena_strdup(s.arena, source_get(source)->text);
+/* ---------- expectations ---------- */
+
+static bool line_expects(const char *line, const char *end, const char *code, const char *message) {
+  for (const char *p = line; (p = strstr(p, "# error ")) && p < end; p++) {
+    if (strncmp(p + 8, code, 5) != 0) continue;
+    if (p[13] != ':') return true;
+    const char *text = p + 15;
+    size_t n = (size_t)(end - text);
+    if (!strncmp(text, message, n)) return true;
+  }
+  return false;
+}
+
+/* Every message is asked for by its line, and as many came as are asked for. */
+static bool as_expected(const char *text, char *messages) {
+  int wanted = 0, came = 0;
+  bool ok = true;
+  for (const char *p = text; (p = strstr(p, "# error E")); p++) wanted++;
+  for (char *m = strtok(messages, "\n"); m; m = strtok(NULL, "\n")) {
+    char *error = strstr(m, ": error[");
+    if (!error) continue;
+    came++;
+    int number = 0;
+    char *colon = error;
+    while (colon > m && *--colon != ':') continue;
+    while (colon > m && *--colon != ':') continue;
+    number = atoi(colon + 1);
+    const char *line = text;
+    for (int k = 1; k < number && line; k++)
+      line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL;
+    const char *end = line ? strchrnul(line, '\n') : NULL;
+    if (line && line_expects(line, end, error + 8, error + 16)) continue;
+    fprintf(stderr, "not expected: %s\n", m);
+    ok = false;
+  }
+  if (ok && came != wanted) fprintf(stderr, "%d errors expected, %d came\n", wanted, came);
+  return ok && came == wanted;
+}
+
+static bool same_as(const char *path, const char *got) {
+  char *want = NULL;
+  size_t cap = 0;
+  FILE *f = fopen(path, "r");
+  if (!f) return perror(path), false;
+  ssize_t n = getdelim(&want, &cap, 0, f);
+  fclose(f);
+  bool same = !strcmp(n < 0 ? "" : want, got);
+  if (!same) fprintf(stderr, "--- expected\n%s--- got\n%s", n < 0 ? "" : want, got);
+  free(want);
+  return same;
+}
+
+static void run(Session *s, const char *path, const char *source_text) {
+  AstFile *ast = parse_source(s->arena, s->source);
+  s->file = program_add(s->program, ast, false);
+  if (!diag_errors()) resolve_file(s->program, s->file);
+  s->env = env_new(s->arena, NULL, s->file);
+  char *text = arena_strdup(s->arena, source_text);
   for (char *line = text, *next; line && !diag_errors(); line = next) {
     next = strchr(line, '\n');
     if (next) *next++ = 0;
-    if (!strncmp(line, "# ", 2)) directive(&s, line + 2);
+    if (!strncmp(line, "# ", 2)) directive(s, line + 2);
   }
-  diag_flush(stderr, false);
-  return diag_errors() ? 1 : 0;
+  (void)path;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2 || argc > 3) return fprintf(stderr, "usage: sema_dump FILE.ddp [OUT]\n"), 2;
+  Session s = {.arena = arena_new(), .training = true};
+  s.source = source_read(argv[1]);
+  if (!s.source) return perror(argv[1]), 2;
+  char *messages = NULL, *got = NULL;
+  size_t n;
+  s.out = argc == 3 ? open_memstream(&got, &n) : stdout;
+  s.program = program_new(s.arena);
+  s.job.arena = s.arena;
+  const char *text = source_get(s.source)->text;
+  run(&s, argv[1], text);
+  if (argc == 3) fclose(s.out);
+  bool asks = strstr(text, "# error E");
+  FILE *to = asks ? open_memstream(&messages, &n) : stderr;
+  diag_flush(to, false);
+  if (!asks) return diag_errors() || (argc == 3 && !same_as(argv[2], got));
+  fclose(to);
+  return !as_expected(text, messages);
 }
