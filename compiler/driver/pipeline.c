@@ -18,7 +18,8 @@ static const Pass passes[] = {
     {.name = "cse", .on_graph = pass_cse},       {.name = "dce", .on_graph = pass_dce},
     {.name = "grad", .on_job = pass_grad},       {.name = "decompose", .on_graph = pass_decompose},
     {.name = "fold2", .on_graph_of = pass_fold}, {.name = "cse2", .on_graph = pass_cse},
-    {.name = "dce2", .on_graph = pass_dce},      {.name = "cast", .on_graph_of = pass_cast},
+    {.name = "dce2", .on_graph = pass_dce},      {.name = "counts", .on_job = pass_counts},
+    {.name = "cast", .on_graph_of = pass_cast},
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 

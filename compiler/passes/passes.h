@@ -11,6 +11,8 @@
 void pass_means(Job *job);
 /* Reverse mode on job->train: adds OUT_grad for every trained parameter. Reports E0613, E0616. */
 void pass_grad(Job *job);
+/* Denominators that are a constant times B: count_per_sample, no longer an output of job->counts. */
+void pass_counts(Job *job);
 /* The rest are graph -> graph. */
 Graph *pass_fold(Graph *g, const Job *job); /* constants, identities, declared ranges of fields */
 Graph *pass_cse(Graph *g);

@@ -125,8 +125,21 @@ static int own_cost(const Value *x) {
   return op_has(x->op, OPF_elementwise) ? COST_function : COST_indexed;
 }
 
+/* Computed from scalars of the step alone: leaves every loop by itself. */
+static bool *find_scalars(const Fuser *f) {
+  bool *scalar = ARENA_ARRAY(f->arena, bool, f->g->values.len);
+  for (Val v = 1; v < f->g->values.len; v++) {
+    const Value *x = value_at(f->g, v);
+    scalar[v] = x->type.rank == 0 && !fuse_is_resident(f->g, v) && !op_has(x->op, OPF_random) &&
+                (op_has(x->op, OPF_elementwise) || op_has(x->op, OPF_source));
+    for (int i = 0; i < x->inputs; i++) scalar[v] = scalar[v] && scalar[x->in[i]];
+  }
+  return scalar;
+}
+
 static void decide_cost(Fuser *f) {
   const Graph *g = f->g;
+  const bool *scalar = find_scalars(f);
   Use *use = find_uses(f);
   int *cost = ARENA_ARRAY(f->arena, int, g->values.len);
   int *loads = ARENA_ARRAY(f->arena, int, g->values.len); /* of its own size or more */
@@ -136,11 +149,12 @@ static void decide_cost(Fuser *f) {
     for (int i = 0; i < x->inputs; i++) {
       Val in = x->in[i];
       bool full = size_of(g, in) >= size_of(g, v);
-      if (!f->memory[in]) cost[v] += cost[in];
+      if (!f->memory[in] && full) cost[v] += cost[in]; /* smaller ones leave the loop */
       if (full) loads[v] += f->memory[in] ? 1 : loads[in];
     }
     if (cost[v] > COST_most) cost[v] = COST_most;
     if (f->memory[v] || op_has(x->op, OPF_source) || op_has(x->op, OPF_view)) continue;
+    if (scalar[v]) continue;
     bool shared = use[v].root == MANY && use[v].count > 1;
     if ((shared && (cost[v] >= COST_function || loads[v] > 1)) ||
         (use[v].repeated && cost[v] >= COST_function))
