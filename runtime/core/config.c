@@ -130,9 +130,8 @@ static DdpError *check_override(const DdpConfig *c, const DdpJob *job, int key, 
     return ddp_error(DDP_USAGE, "%s: `%s` is not supported yet", origin, row->name);
   }
   if (same) return NULL;
-  bool fixed = entry && entry->fixed;
-  if (row->class_ == 'C' || fixed) {
-    bool why = fixed && entry->fixed_by;
+  if (c->fixed[key]) {
+    bool why = entry && entry->fixed_by;
     return ddp_error(
         DDP_USAGE,
         "%s: `%s` is fixed at %s in this binary%s%s%s; recompile with `ddpc -D %s.%s=%s`", origin,
@@ -170,6 +169,8 @@ static DdpError * override(DdpConfig *c, const DdpJob *job, const char *name, co
 static DdpError *read_spec(DdpConfig *c, const DdpJob *job) {
   for (int i = 0; i < DDP_KEY_COUNT; i++) {
     c->value[i] = ddp_setting_rows[i].default_;
+    /* An optimizer's own arguments are compiled into its step. */
+    c->fixed[i] = ddp_setting_rows[i].class_ == 'C' || i == DDP_KEY_optim_args;
     c->source[i] = "default";
     DDP_TRY(ddp_config_parse(&c->settings, &ddp_setting_rows[i], c->value[i]));
   }
@@ -184,6 +185,7 @@ static DdpError *read_spec(DdpConfig *c, const DdpJob *job) {
     }
     DDP_TRY(ddp_config_parse(&c->settings, &ddp_setting_rows[key], s->value));
     c->value[key] = s->value;
+    c->fixed[key] = c->fixed[key] || s->fixed;
     c->source[key] = s->place ? s->place : "default";
   }
   return NULL;
@@ -371,7 +373,7 @@ void ddp_config_help(const DdpConfig *c, FILE *out) {
   fprintf(out, "\nSettings that may change at run time (--key value or --key=value; value now):\n");
   for (int i = 0; i < DDP_KEY_COUNT; i++) {
     const DdpSettingRow *row = &ddp_setting_rows[i];
-    if (row->class_ != 'R' || row->later) continue;
+    if (row->class_ != 'R' || row->later || c->fixed[i]) continue;
     char left[64];
     snprintf(left, sizeof left, "--%s", row->name);
     fprintf(out, "  %-32s %s (%s)\n", left, row->doc, c->value[i]);

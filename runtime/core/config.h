@@ -38,6 +38,7 @@ typedef struct DdpConfig {
   DdpSettings settings;
   const char *value[DDP_KEY_COUNT];  /* as text */
   const char *source[DDP_KEY_COUNT]; /* "job.ddp:31", "-D", "run.json", "--max_steps", "default" */
+  bool fixed[DDP_KEY_COUNT];         /* no override at run time */
   /* the program's own flags */
   bool help, help_env, spec, version, print_config, init_only;
   const char *config, *init_from;

@@ -223,6 +223,30 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
   return code;
 }
 
+/* A program for another processor says so instead of dying of an illegal instruction. */
+static DdpError *check_cpu(const DdpJob *job) {
+  const char *lacks = NULL;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+#define NEEDS(feature)                                                                             \
+  if ((job->cpu & DDP_CPU_##feature) && !__builtin_cpu_supports(#feature)) lacks = #feature;
+  NEEDS(avx512bf16)
+  NEEDS(avx512vnni)
+  NEEDS(avx512vl)
+  NEEDS(avx512bw)
+  NEEDS(avx512f)
+  NEEDS(fma)
+  NEEDS(avx2)
+#undef NEEDS
+#endif
+  if (!lacks) return NULL;
+  return ddp_error(
+      DDP_FAILED,
+      "this binary was compiled for %s, which has %s; this processor has not. Compile the "
+      "job here, or with `--target cpu:x86-64-v3`",
+      job->march, lacks);
+}
+
 int ddp_main(const DdpJob *job, int argc, char **argv) {
   DdpLaunch launch = {.world = 1, .local_world = 1};
   int parent_exit = -1;
@@ -235,7 +259,9 @@ int ddp_main(const DdpJob *job, int argc, char **argv) {
     return DDP_FAILED;
   }
   if (answer_early(job, argc, argv)) return 0;
-  DdpError *error = ddp_launch(&argc, argv, &launch, &parent_exit);
+  DdpError *error = check_cpu(job);
+  if (error) return finish(&launch, error, false);
+  error = ddp_launch(&argc, argv, &launch, &parent_exit);
   if (error) return finish(&launch, error, false);
   if (parent_exit >= 0) return parent_exit;
   return run_rank(job, &launch, argc, argv);

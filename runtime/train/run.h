@@ -43,6 +43,7 @@ typedef struct DdpRun {
   double *sums;         /* [n_sums or 1] */
   DdpReducer *reducer;  /* NULL: one rank */
   int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
+  float *norms;         /* [n_tensors] */
   double *agreement;    /* [3 + n_tensors + 2 n_counts + world] small sums between ranks */
 
   int64_t update;       /* finished ones */

@@ -79,7 +79,8 @@ static DdpError *norms_share(DdpRun *r) {
   int32_t n = r->job->n_tensors;
   int64_t *load = calloc((size_t)r->world, sizeof *load);
   r->norm_owner = malloc((size_t)(n + 1) * sizeof *r->norm_owner);
-  if (!load || !r->norm_owner) {
+  r->norms = calloc((size_t)n + 1, sizeof *r->norms);
+  if (!load || !r->norm_owner || !r->norms) {
     free(load);
     return ddp_error(DDP_MEMORY, "out of memory");
   }
@@ -141,6 +142,7 @@ void run_memory_close(DdpRun *r) {
   free(r->sums);
   free(r->agreement);
   free(r->norm_owner);
+  free(r->norms);
 }
 
 void *run_tensor(const DdpRun *r, const DdpTensor *t) {

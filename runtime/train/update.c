@@ -4,7 +4,6 @@
 #include "norm.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 double run_rate_factor(const DdpRun *r, int64_t update) {
   if (!r->job->schedule) return 1;
@@ -33,16 +32,12 @@ static DdpError *share_results(DdpRun *r, double loss) {
 }
 
 /* Norm of the vector of norms, in the order of the model. */
-static DdpError *total_norm(DdpRun *r, float *out) {
+static float total_norm(DdpRun *r) {
   int32_t n = 0;
-  float *norms = malloc((size_t)(r->job->n_tensors + 1) * sizeof *norms);
-  if (!norms) return ddp_error(DDP_MEMORY, "out of memory");
   for (int32_t t = 0; t < r->job->n_tensors; t++) {
-    if (r->norm_owner[t] >= 0) norms[n++] = (float)r->agreement[AT_NORMS + t];
+    if (r->norm_owner[t] >= 0) r->norms[n++] = (float)r->agreement[AT_NORMS + t];
   }
-  *out = ddp_norm(norms, n);
-  free(norms);
-  return NULL;
+  return ddp_norm(r->norms, n);
 }
 
 static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double norm) {
@@ -95,10 +90,9 @@ static void step_all(DdpRun *r, double factor) {
 }
 
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
-  float norm = 0;
   ddp_group_at(r->group, r->update, "optimizer step");
   DDP_TRY(share_results(r, local_loss));
-  DDP_TRY(total_norm(r, &norm));
+  float norm = total_norm(r);
   out->loss = r->agreement[AT_LOSS];
   out->stop = r->agreement[AT_STOP] > 0;
   out->finite = isfinite(out->loss) && isfinite(norm);

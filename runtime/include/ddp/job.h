@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "ddp/cpu.h"
 
 enum { DDP_JOB_ABI = 1, DDP_MAX_RANK = 8 };
 
@@ -141,6 +142,7 @@ typedef struct DdpJob {
   const char *directory;        /* of the job file as given to ddpc; "" = current */
   const char *compiler;         /* "ddpc 0.1.0" */
   const char *march;            /* what the binary was compiled for */
+  uint32_t cpu;                 /* DDP_CPU_COMPILED */
   const char *spec;             /* resolved text */
   uint64_t spec_hash, plan_hash;
 
