@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 1, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 2, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
