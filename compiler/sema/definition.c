@@ -68,12 +68,8 @@ Datum definition_find(Analysis *a, Eval *e, const char *key, const char *library
   if (expr && expr->kind == EXPR_member) {
     d = eval_expr(e, expr, env_new(a->arena, NULL, file));
   } else if (file) {
-    d = find_in(e, file, name, at);
+    d = find_in(e, file, name, at); /* name: what a param that holds a text stands for */
     if (d.kind != DATUM_none) file_mark_used(file, text_intern(name));
-  }
-  if (d.kind == DATUM_text) { /* a param that holds the name */
-    name = text_intern_n(d.as.text.at, d.as.text.length);
-    d = datum_none();
   }
   File *lib = program_library(a->program, library);
   if (d.kind == DATUM_none) d = find_in(e, lib, name, at);

@@ -26,7 +26,7 @@ static GroupKeys *keys_of(Analysis *a, int32_t leaf) {
 }
 
 static bool rate(Eval *e, const Setting *line, Env *env, double *out) {
-  e->need = "a key of `group`";
+  e->need = !strcmp(line->key, "weight_decay") ? "weight_decay = " : "learning_rate = ";
   bool ok = need_number(e, eval_expr(e, line->value, env), line->value->span, line->key, out);
   e->need = NULL;
   if (!ok || (*out >= 0 && isfinite(*out))) return ok;
@@ -175,6 +175,8 @@ static Group leaf_group(Analysis *a, const LeafEntry *entry, const OptimizerChoi
 
 void groups_make(Analysis *a) {
   OptimizerChoice usual = default_choice(a);
+  settings_fix(a->settings, setting_find("train", "optim_args"),
+               "the optimizer is compiled with it");
   /* "decay" stands first where both exist, as in the Trainer. */
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < a->leaves->leaves.len; i++) {

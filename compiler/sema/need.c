@@ -231,8 +231,10 @@ static DiagCode code_of(int number) {
   return diag_find(name, &code) ? code : DIAG_E0501;
 }
 
-/* Values of the library stand at the call that the user wrote. */
+/* Values of the library stand at the call that the user wrote; an optimizer is read where it is
+   written. */
 static Span user_place(const Eval *e, Span at) {
+  if (e->update) return at;
   Span place = at;
   for (const Frame *f = e->frame; f && library_place(place); f = f->caller) place = f->at;
   return library_place(place) ? at : place;

@@ -226,7 +226,7 @@ static bool evaluated(Settings *s, const SettingSlot *slot, const Expr *e, Setti
     return false;
   }
   Eval ev = eval_new(s->program, NULL, NULL, false);
-  ev.need = arena_printf(s->arena, "`%s`", slot->row->key);
+  ev.need = arena_printf(s->arena, "%s = ", slot->row->key);
   Datum d = eval_expr(&ev, e, env_new(s->arena, NULL, slot->file));
   if (d.kind == DATUM_error) return false;
   if (setting_from_datum(s->arena, d, out)) {
@@ -521,9 +521,20 @@ static const char *definition_name(Arena *a, const Expr *e) {
   return NULL;
 }
 
+/* A param or const that holds a text stands for that name. */
+static const char *constant_text(Settings *s, const SettingSlot *slot, const Expr *e,
+                                 const char *name) {
+  if (!s->program || !is_constant(slot, e)) return name;
+  Eval ev = eval_new(s->program, NULL, NULL, false);
+  Datum d = file_value(&ev, slot->file, file_find(slot->file, name), e->span);
+  file_mark_used(slot->file, name);
+  return d.kind == DATUM_text ? text_intern_n(d.as.text.at, d.as.text.length) : name;
+}
+
 bool setting_evaluate(Settings *s, SettingSlot *slot, const Expr *e, SettingValue *out) {
   const SettingRow *row = slot->row;
   const char *name = row->values[0] == '*' ? definition_name(s->arena, e) : NULL;
+  if (name && e->kind == EXPR_name) name = constant_text(s, slot, e, name);
   if (name) {
     *out = (SettingValue){.kind = VALUE_text, .text = name};
     return true;
@@ -533,7 +544,9 @@ bool setting_evaluate(Settings *s, SettingSlot *slot, const Expr *e, SettingValu
   if (!literal(s, slot, e, words, out) || !check_value(s, slot, e, out)) return false;
   SettingValue initial;
   setting_default(s, row, &initial);
-  if (row->later && !setting_equal(out, &initial)) {
+  /* Where nothing is the default, `false` asks for nothing. */
+  bool off = initial.kind == VALUE_none && out->kind == VALUE_bool && !out->b;
+  if (row->later && !off && !setting_equal(out, &initial)) {
     diag_report(DIAG_E0716, e->span, "`%s = %s` is not supported yet", row->key,
                 row->type == SETTING_word ? setting_text(s->arena, row, out)
                                           : setting_show(s->arena, out));
