@@ -204,6 +204,9 @@ static void become_rank(const DdpFanOut *fan, int i, const char *key, DdpLaunch 
     set_number("MASTER_PORT", fan->master_port);
   }
   setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1);
+  char name[16]; /* what ps and top show */
+  snprintf(name, sizeof name, "ddp rank %d", out->rank);
+  prctl(PR_SET_NAME, name);
   ddp_log_rank(out->rank, out->world);
 }
 

@@ -13,20 +13,18 @@ RANKS = 4
 
 
 def children(session):
-    """{rank: pid} of the processes of this session that carry a RANK."""
+    """{rank: pid} of the processes of this session; negative keys for what is no rank."""
     found = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
             with open(path) as f:
-                fields = f.read().rsplit(")", 1)[1].split()
-            pid = int(path.split("/")[2])
-            if int(fields[3]) != session or fields[0] == "Z":
-                continue
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                env = dict(e.split(b"=", 1) for e in f.read().split(b"\0") if b"=" in e)
-            found[int(env[b"RANK"]) if b"RANK" in env else -pid] = pid
-        except (OSError, ValueError):
-            pass  # it ended while we looked
+                name, fields = f.read().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue  # it ended while we looked
+        pid, fields = int(path.split("/")[2]), fields.split()
+        if int(fields[3]) != session or fields[0] == "Z":
+            continue
+        found[int(name[9:]) if name.startswith("ddp rank ") else -pid] = pid
     return found
 
 
