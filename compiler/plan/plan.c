@@ -3,6 +3,7 @@
 #include "diag.h"
 #include "die.h"
 #include "fuse.h"
+#include "op.h"
 
 static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch,
                          KernelNames *names) {
@@ -12,6 +13,15 @@ static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch,
   plan_program(p, plan->job->arena, g, &options);
   plan_name_values(p, plan->job->arena, plan->job);
   plan_name_kernels(p, plan->job->arena, names);
+}
+
+/* An optimizer that can run as one loop over a range of the arena. */
+static bool is_elementwise(const Graph *g) {
+  for (Val v = 1; v < g->values.len; v++) {
+    OpKind op = value_at(g, v)->op;
+    if (!op_has(op, OPF_source) && !op_has(op, OPF_elementwise)) return false;
+  }
+  return true;
 }
 
 Plan *plan_make(Job *job) {
@@ -26,13 +36,13 @@ Plan *plan_make(Job *job) {
   for (uint32_t i = 0; i < job->optimizers.len; i++) {
     vec_push(job->arena, &plan->optimizers, (Program){0});
     Program *p = &plan->optimizers.at[i];
-    make_program(plan, p, job->optimizers.at[i].update, 1, &names);
-    if (p->block_bytes > 0 || p->kernels.len > 1)
-      diag_report(
-          DIAG_E0716, job->optimizers.at[i].at,
-          "an optimizer that reads more than one element of a tensor (`%s`) is not supported "
-          "yet",
-          job->optimizers.at[i].name);
+    if (is_elementwise(job->optimizers.at[i].update))
+      make_program(plan, p, job->optimizers.at[i].update, 1, &names);
+    else
+      diag_report(DIAG_E0716, job->optimizers.at[i].at,
+                  "`%s` reads more than one element of a tensor at a time: such optimizers are not "
+                  "supported yet",
+                  job->optimizers.at[i].name);
   }
   plan_layout(plan);
   plan->hash = plan_hash(plan);

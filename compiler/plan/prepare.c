@@ -4,7 +4,7 @@
    - products read transposed operands through ta and tb;
    - the mask of a relu's gradient reads the saved activation (x <= 0 exactly where relu(x) <= 0, NaN
      included), so that the product in front of it need not be kept or computed again;
-   - a buffer's new value that needs old buffers at other places is computed in scratch memory first. */
+   - a buffer whose old value is read by others gets its new one at the end, by a copy from scratch. */
 #include "die.h"
 #include "fuse.h"
 #include "op.h"
@@ -92,8 +92,10 @@ static uint32_t *count_uses(Arena *a, const Graph *g) {
   return uses;
 }
 
-static bool accumulates(OutputKind kind) {
-  return kind == OUT_grad || kind == OUT_loss || kind == OUT_sum;
+/* Its memory holds more than this value (a sum over micro-batches) or another type (results): it is
+   written, never read. */
+static bool write_only(OutputKind kind) {
+  return kind != OUT_buffer && kind != OUT_state;
 }
 
 static Val identity(Graph *g, Val v) {
@@ -102,10 +104,10 @@ static Val identity(Graph *g, Val v) {
 }
 
 /* An output that only reshapes a result is that result: same elements, same order, simpler loops. */
-static Val see_through_reshape(const Graph *g, uint32_t *uses, Val v) {
-  while (value_at(g, v)->op == OP_reshape && uses[v] == 0) {
+static Val see_through_reshape(const Graph *g, uint32_t *uses, const uint32_t *times, Val v) {
+  while (value_at(g, v)->op == OP_reshape && uses[v] == 0 && times[v] == 0) {
     Val in = value_at(g, v)->in[0];
-    if (uses[in] != 1 || op_has(value_at(g, in)->op, OPF_source)) break;
+    if (uses[in] != 1 || times[in] || op_has(value_at(g, in)->op, OPF_source)) break;
     uses[in] = 0;
     v = in;
   }
@@ -115,64 +117,57 @@ static Val see_through_reshape(const Graph *g, uint32_t *uses, Val v) {
 static void own_values(Graph *g, Arena *a) {
   uint32_t *uses = count_uses(a, g);
   uint32_t *times = ARENA_ARRAY(a, uint32_t, g->values.len);
+  for (uint32_t i = 0; i < g->outputs.len; i++) times[g->outputs.at[i].value]++;
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output *o = &g->outputs.at[i];
-    o->value = see_through_reshape(g, uses, o->value);
+    times[o->value]--;
+    o->value = see_through_reshape(g, uses, times, o->value);
     times[o->value]++;
   }
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output *o = &g->outputs.at[i];
     bool source = op_has(value_at(g, o->value)->op, OPF_source);
-    if (source || times[o->value] > 1 || (accumulates(o->kind) && uses[o->value]))
+    if (source || times[o->value] > 1 || (write_only(o->kind) && uses[o->value]))
       o->value = identity(g, o->value);
   }
 }
 
 /* ---------- buffers ---------- */
-enum { SEEN_in_place = 1, SEEN_elsewhere = 2 };
-typedef struct Hazard {
-  const Graph *g;
-  const bool *written; /* by leaf: this graph gives the buffer a new value */
-  uint8_t *seen;
-  int64_t own; /* leaf whose new value is looked at */
-} Hazard;
-
-static int64_t buffer_leaf(const Value *v) {
-  return v->attr[op_attr(OP_buffer, "leaf")].as.i;
+static bool is_buffer(const Graph *g, Val v, int32_t leaf) {
+  const Value *x = value_at(g, v);
+  return x->op == OP_buffer && x->attr[op_attr(OP_buffer, "leaf")].as.i == leaf;
 }
 
-/* Does v read a written buffer, other than its own at the very place that is written? */
-static bool hazard_in(Hazard *h, Val v, bool in_place) {
-  uint8_t mark = in_place ? SEEN_in_place : SEEN_elsewhere;
-  if (h->seen[v] & mark) return false;
-  h->seen[v] |= mark;
-  const Value *x = value_at(h->g, v);
-  if (x->op == OP_buffer)
-    return h->written[buffer_leaf(x)] && (buffer_leaf(x) != h->own || !in_place);
-  in_place = in_place && op_has(x->op, OPF_elementwise);
-  for (int i = 0; i < x->inputs; i++)
-    if (hazard_in(h, x->in[i], in_place)) return true;
-  return false;
+/* Everything that `to` is computed from, itself included. */
+static void mark_ancestors(const Graph *g, Val to, bool *ancestor) {
+  ancestor[to] = true;
+  for (Val v = to; v > 0; v--)
+    for (int i = 0; ancestor[v] && i < value_at(g, v)->inputs; i++)
+      ancestor[value_at(g, v)->in[i]] = true;
+}
+
+/* May the new value `to` be stored over the old one where it is computed? Not if anything else is
+   computed from the old value (it may run later), nor if `to` reads it at other places. */
+static bool may_update_in_place(const Graph *g, Arena *a, int32_t leaf, Val to) {
+  uint32_t n = g->values.len;
+  bool *ancestor = ARENA_ARRAY(a, bool, n), *reads_old = ARENA_ARRAY(a, bool, n);
+  mark_ancestors(g, to, ancestor);
+  for (Val v = 1; v < n; v++) {
+    const Value *x = value_at(g, v);
+    reads_old[v] = is_buffer(g, v, leaf);
+    for (int i = 0; i < x->inputs; i++)
+      reads_old[v] = reads_old[v] || (x->in[i] != to && reads_old[x->in[i]]);
+    if (!reads_old[v] || is_buffer(g, v, leaf)) continue;
+    if (!ancestor[v] || !op_has(x->op, OPF_elementwise)) return false;
+  }
+  return true;
 }
 
 static void protect_buffers(Prepared *p, Arena *a) {
   Graph *g = p->g;
-  int64_t leaves = 0;
-  for (uint32_t i = 0; i < g->outputs.len; i++)
-    if (g->outputs.at[i].kind == OUT_buffer && g->outputs.at[i].index >= leaves)
-      leaves = g->outputs.at[i].index + 1;
-  for (Val v = 1; v < g->values.len; v++)
-    if (value_at(g, v)->op == OP_buffer && buffer_leaf(value_at(g, v)) >= leaves)
-      leaves = buffer_leaf(value_at(g, v)) + 1;
-  bool *written = ARENA_ARRAY(a, bool, leaves + 1);
-  for (uint32_t i = 0; i < g->outputs.len; i++)
-    if (g->outputs.at[i].kind == OUT_buffer) written[g->outputs.at[i].index] = true;
-  uint32_t n = g->values.len;
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output *o = &g->outputs.at[i];
-    if (o->kind != OUT_buffer) continue;
-    Hazard h = {g, written, ARENA_ARRAY(a, uint8_t, n + g->outputs.len), o->index};
-    if (!hazard_in(&h, o->value, true)) continue;
+    if (o->kind != OUT_buffer || may_update_in_place(g, a, o->index, o->value)) continue;
     vec_push(a, &p->force, o->value);
     o->value = identity(g, o->value);
   }

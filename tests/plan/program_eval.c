@@ -94,6 +94,14 @@ static void lay_out(Machine *m) {
   }
 }
 
+/* Accumulated homes hold more than this micro-batch's value: nobody may read them. */
+static double read_cell(Machine *m, Val v, int64_t i) {
+  Home home = m->p->places.at[v].home;
+  if (home == HOME_grad || home == HOME_sum || home == HOME_out)
+    m->fault = "an output is read from where it accumulates";
+  return *cell(m, v, i);
+}
+
 /* ---------- nests ---------- */
 typedef struct Run {
   Machine *m;
@@ -152,7 +160,7 @@ static double inst_value(const Run *r, const Inst *i) {
     return i->k;
   case INST_load:
     if (i->guard && t[i->guard] == 0) return 0;
-    return *cell(m, i->val, index_value(r, i->ix));
+    return read_cell(m, i->val, index_value(r, i->ix));
   case INST_op:
     return to_type(op_def(i->op)->eval(t[i->in[0]], t[i->in[1]], t[i->in[2]]), i->dtype);
   case INST_cast:
@@ -257,7 +265,7 @@ static void run_call(Machine *m, Val v) {
   for (int i = 0; i < x->inputs; i++) {
     int64_t n = type_elements_at(value_at(m->p->g, x->in[i])->type, m->batch);
     double *dense = ARENA_ARRAY(m->a, double, n);
-    for (int64_t k = 0; k < n; k++) dense[k] = *cell(m, x->in[i], k);
+    for (int64_t k = 0; k < n; k++) dense[k] = read_cell(m, x->in[i], k);
     in[i] = dense;
   }
   int64_t n = type_elements_at(x->type, m->batch);

@@ -51,13 +51,14 @@ static Dim random_size(Maker *m) {
 }
 
 static Val leaf(Maker *m, int number) {
+  static const OpKind kind[] = {OP_input, OP_param, OP_buffer};
+  OpKind op = kind[number % 3];
   Attr attrs[3] = {{.as.i = number}, {.as.i = DT_f32}};
   int rank = below(m, 4);
   attrs[2].as.dims.len = rank;
-  bool input = number % 2 == 0;
   for (int i = 0; i < rank; i++)
-    attrs[2].as.dims.at[i] = i == 0 && input ? (Dim){1, 0} : random_size(m);
-  return make(m, input ? OP_input : OP_param, NULL, 0, attrs);
+    attrs[2].as.dims.at[i] = i == 0 && op == OP_input ? (Dim){1, 0} : random_size(m);
+  return make(m, op, NULL, 0, attrs);
 }
 
 static Val unary(Maker *m) {
@@ -272,12 +273,29 @@ static Val softmax(Maker *m) {
   return make2(m, OP_div, e, make(m, OP_sum, &e, 1, last));
 }
 
+enum { LEAVES = 6 };
+
+/* Gradients and plain values; buffers get a new value where one of their type was made. */
+static void add_outputs(Maker *m, int outputs) {
+  for (int i = 0; i < outputs; i++) {
+    Val v = pick(m);
+    graph_output(m->g, below(m, 2) ? OUT_grad : OUT_value, i, v);
+    if (below(m, 4) == 0) graph_output(m->g, OUT_grad, outputs + i, v);
+  }
+  for (uint32_t b = 2; b < LEAVES; b += 3)
+    for (uint32_t i = m->floats.len - 1; i >= LEAVES; i--) {
+      if (!type_equal(type_of(m, m->floats.at[b]), type_of(m, m->floats.at[i]))) continue;
+      graph_output(m->g, OUT_buffer, (int32_t)b, m->floats.at[i]);
+      break;
+    }
+}
+
 Graph *random_graph(Arena *a, uint64_t seed, int values, int outputs) {
   static Val (*const maker[])(Maker *) = {
       unary,  binary,  binary, choice,  reduction, reduction, permuted, reshaped, expanded, sliced,
       padded, flipped, joined, indexed, product,   product,   dropped,  counted,  softmax,  binary};
   Maker m = {.g = graph_new(a, "random", true), .state = seed * 2 + 1};
-  for (int i = 0; i < 4; i++) vec_push(a, &m.floats, leaf(&m, i));
+  for (int i = 0; i < LEAVES; i++) vec_push(a, &m.floats, leaf(&m, i));
   while ((int)m.floats.len < values) {
     Val v = maker[below(&m, (int)(sizeof maker / sizeof *maker))](&m);
     Dim n;
@@ -285,6 +303,6 @@ Graph *random_graph(Arena *a, uint64_t seed, int values, int outputs) {
     if (!type_elements(type_of(&m, v), &n) || dim_at(n, 3) > 400) continue;
     vec_push(a, &m.floats, v);
   }
-  for (int i = 0; i < outputs; i++) graph_output(m.g, OUT_value, i, pick(&m));
+  add_outputs(&m, outputs);
   return m.g;
 }
