@@ -37,10 +37,14 @@ Known *names_define(Resolver *r, Names *names, const char *name, KnownKind kind,
 
 static const char *kind_word(KnownKind k) {
   switch (k) {
-  case KNOWN_formal: return "formal";
-  case KNOWN_size: return "size";
-  case KNOWN_local: return "local";
-  default: return "member";
+  case KNOWN_formal:
+    return "formal";
+  case KNOWN_size:
+    return "size";
+  case KNOWN_local:
+    return "local";
+  default:
+    return "member";
   }
 }
 
@@ -86,10 +90,13 @@ static void report_unknown(Resolver *r, Names *names, const char *name, Span at)
 
 void resolve_use(Resolver *r, Names *names, const char *name, Span at) {
   Known *k = names_find(names, name);
-  if (k && !k->not_yet) {
-    k->uses++;
+  if (k) k->uses++;
+  if (k && k->half && !r->soft) {
+    diag_report(DIAG_E0301, at, "`%s` is made in one branch of the `if` only", name);
+    diag_note(k->at, "made here");
     return;
   }
+  if (k && !k->not_yet) return;
   FileName *f = file_find(r->file, name);
   if (f) {
     if (f->decl != r->decl) f->used = true;
@@ -132,8 +139,7 @@ bool resolve_is_size(Resolver *r, Names *names, const Expr *x) {
 /* ---------- expressions ---------- */
 
 void resolve_loop(Resolver *r, Names *outer, Names *inner, const Loop *loop) {
-  for (uint32_t i = 0; i < loop->iterables.len; i++)
-    resolve_expr(r, outer, loop->iterables.at[i]);
+  for (uint32_t i = 0; i < loop->iterables.len; i++) resolve_expr(r, outer, loop->iterables.at[i]);
   for (uint32_t i = 0; i < loop->targets.len; i++) {
     const Name *t = &loop->targets.at[i];
     Known *member = names_find(outer, t->text);
@@ -184,7 +190,9 @@ void resolve_expr(Resolver *r, Names *names, const Expr *x) {
     resolve_use(r, names, key, x->span);
     return;
   }
-  case EXPR_unary: resolve_expr(r, names, x->as.unary.operand); return;
+  case EXPR_unary:
+    resolve_expr(r, names, x->as.unary.operand);
+    return;
   case EXPR_binary:
     resolve_expr(r, names, x->as.binary.left);
     resolve_expr(r, names, x->as.binary.right);
@@ -207,12 +215,17 @@ void resolve_expr(Resolver *r, Names *names, const Expr *x) {
     resolve_subscripts(r, names, x);
     return;
   case EXPR_list:
-  case EXPR_tuple: resolve_list(r, names, x->as.items); return;
-  case EXPR_comprehension: resolve_comprehension(r, names, x); return;
+  case EXPR_tuple:
+    resolve_list(r, names, x->as.items);
+    return;
+  case EXPR_comprehension:
+    resolve_comprehension(r, names, x);
+    return;
   case EXPR_map:
     for (uint32_t i = 0; i < x->as.map.len; i++) resolve_expr(r, names, x->as.map.at[i].value);
     return;
-  default: return;
+  default:
+    return;
   }
 }
 
@@ -226,8 +239,8 @@ static void make_target(Resolver *r, Names *names, const Name *t) {
     names_define(r, names, key, KNOWN_local, t->span);
     return;
   }
-  if (k->not_yet) {
-    k->not_yet = false;
+  if (k->not_yet || k->half) {
+    k->not_yet = k->half = false;
     k->at = t->span;
     return;
   }
@@ -256,17 +269,22 @@ static void announce(Resolver *r, Names *names, StmtList body) {
   }
 }
 
-/* Both branches made it: it lives on behind the `if`. */
-static void join_branches(Resolver *r, Names *names, Names *yes, Names *no) {
+/* What both branches made lives on behind the `if`; what one of them made is kept to tell the reader
+   who uses it. */
+static void join_branches(Resolver *r, Names *names, Names *yes, Names *no, bool shared) {
   for (uint32_t i = 0; i < yes->known.len; i++) {
     Known *a = &yes->known.at[i];
     Known *b = names_own(no, a->name);
-    if (a->kind != KNOWN_local || a->not_yet || !b || b->not_yet) continue;
+    bool both = b && !b->not_yet;
+    if (a->kind != KNOWN_local || a->not_yet || both != shared) continue;
     Known *out = names_own(names, a->name);
     if (!out) out = names_define(r, names, a->name, KNOWN_local, a->at);
     out->not_yet = false;
-    out->uses += a->uses + b->uses;
-    a->exempt = b->exempt = true;
+    out->half = !both;
+    out->uses += a->uses + (both ? b->uses : 0);
+    out->exempt = a->exempt;
+    a->exempt = true;
+    if (both) b->exempt = true;
   }
 }
 
@@ -277,7 +295,9 @@ static void resolve_if(Resolver *r, Names *names, const Stmt *s) {
   resolve_stmts(r, yes, s->body);
   announce(r, no, s->orelse);
   resolve_stmts(r, no, s->orelse);
-  join_branches(r, names, yes, no);
+  join_branches(r, names, yes, no, true);
+  join_branches(r, names, yes, no, false);
+  join_branches(r, names, no, yes, false);
   resolve_end(r, yes);
   resolve_end(r, no);
 }
@@ -301,11 +321,18 @@ void resolve_stmts(Resolver *r, Names *names, StmtList body) {
       make_targets(r, names, s->targets);
       break;
     case STMT_collect:
-    case STMT_for: resolve_for(r, names, s); break;
-    case STMT_if: resolve_if(r, names, s); break;
+    case STMT_for:
+      resolve_for(r, names, s);
+      break;
+    case STMT_if:
+      resolve_if(r, names, s);
+      break;
     case STMT_require:
-    case STMT_metric: resolve_expr(r, names, s->value); break;
-    default: break;
+    case STMT_metric:
+      resolve_expr(r, names, s->value);
+      break;
+    default:
+      break;
     }
   }
 }

@@ -19,10 +19,11 @@ typedef struct Known {
   KnownKind kind;
   Span at;
   int uses;
-  bool bound;      /* size: stands alone in an input */
-  int inputs;      /* size: times in types of inputs */
-  bool exempt;     /* never reported as unused */
-  bool not_yet;    /* declared further down */
+  bool bound;   /* size: stands alone in an input */
+  int inputs;   /* size: times in types of inputs */
+  bool exempt;  /* never reported as unused */
+  bool half;    /* made in one branch of an `if` that is over */
+  bool not_yet; /* declared further down */
 } Known;
 
 typedef struct Names {
@@ -38,8 +39,8 @@ typedef struct Resolver {
   const Decl *decl;         /* being resolved */
   VEC(const char *) dotted; /* names that stand after a dot somewhere: used from outside */
   VEC(const char *) metrics;
-  VEC(FileName *) refers;   /* file names that `decl` mentions */
-  bool soft;                /* marks uses, reports nothing unknown */
+  VEC(FileName *) refers; /* file names that `decl` mentions */
+  bool soft;              /* marks uses, reports nothing unknown */
 } Resolver;
 
 Names *names_new(Resolver *r, Names *parent);

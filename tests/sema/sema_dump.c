@@ -237,7 +237,7 @@ static void run(Session *s, const char *source_text) {
   if (!diag_errors()) resolve_file(s->program, s->file);
   s->env = env_new(s->arena, NULL, s->file);
   char *text = arena_strdup(s->arena, source_text);
-  for (char *line = text, *next; line && !diag_errors(); line = next) {
+  for (char *line = text, *next; line; line = next) {
     next = strchr(line, '\n');
     if (next) *next++ = 0;
     if (!strncmp(line, "# ", 2)) directive(s, line + 2);
