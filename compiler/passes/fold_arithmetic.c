@@ -20,24 +20,42 @@ static Val all_uniform(Fold *f, Val v) {
   return fold_full(f, op_eval(f->to, x, in), x->type, v);
 }
 
-/* A tensor of one number among others of the full shape: the number alone broadcasts as well. */
-static Val scalar_operand(Fold *f, Val v) {
+/* What an operand is before it is expanded, in a shape that broadcasts to the same: with size 1 where
+   expand puts a dim in, unless that is in front. */
+static Val unexpanded(Fold *f, Val v) {
+  double c;
+  const Value *x = at(f, v);
+  if (x->type.rank && fold_uniform(f, v, &c))
+    return ir_const(f->to, c, x->type.dtype, x->at, x->scope);
+  if (x->op != OP_expand) return v;
+  Type in = at(f, x->in[0])->type, t = type_scalar(in.dtype);
+  for (int i = 0, own = 0; i < x->type.rank; i++) {
+    bool put_in = i - own < x->attr[1].as.ints.len && x->attr[1].as.ints.at[i - own] == i;
+    if (!put_in)
+      t.dim[t.rank++] = in.dim[own++];
+    else if (own)
+      t.dim[t.rank++] = dim_of(1);
+  }
+  return type_equal(in, t) ? x->in[0] : fold_reshape(f, x->in[0], t, v);
+}
+
+/* Operands need not be expanded, since they broadcast; if none has the full shape, fewer elements are
+   computed and the result is expanded. */
+static Val before_expanding(Fold *f, Val v) {
   const Value x = *at(f, v);
   Val in[IR_MAX_INPUTS];
   bool changed = false;
-  double c;
   for (int i = 0; i < x.inputs; i++) {
-    in[i] = x.in[i];
-    if (!at(f, in[i])->type.rank || !fold_uniform(f, in[i], &c)) continue;
-    in[i] = ir_const(f->to, c, at(f, in[i])->type.dtype, x.at, x.scope);
-    changed = true;
+    in[i] = unexpanded(f, x.in[i]);
+    changed = changed || in[i] != x.in[i];
   }
   if (!changed) return NO_VAL;
   const char *error;
   int code;
   Val r = ir_add(f->to, x.op, in, x.inputs, x.attr, x.at, x.scope, &error, &code);
-  if (!r || !type_equal(at(f, r)->type, x.type)) return NO_VAL;
-  return fold_add(f, x.op, in, x.inputs, x.attr, r);
+  /* rank 0 promotes less: then the number has to stay a tensor */
+  if (!r || at(f, r)->type.dtype != x.type.dtype) return NO_VAL;
+  return fold_broadcast(f, fold_add(f, x.op, in, x.inputs, x.attr, r), x.type, r);
 }
 
 /* ---------- neutral and absorbing numbers ---------- */
@@ -80,6 +98,18 @@ static Val absorbing(Fold *f, Val v) {
       for (int side = 0; side < 2; side++)
         if (fold_uniform_is(f, x->in[side], table[i].number))
           return fold_full(f, table[i].number, x->type, v);
+  return NO_VAL;
+}
+
+/* x * -1 */
+static Val negated(Fold *f, Val v) {
+  const Value *x = at(f, v);
+  for (int side = 0; side < 2; side++) {
+    Val other = x->in[1 - side];
+    if (!fold_uniform_is(f, x->in[side], -1)) continue;
+    if (!type_equal(at(f, other)->type, x->type)) continue;
+    return fold_add(f, OP_neg, &other, 1, NULL, v);
+  }
   return NO_VAL;
 }
 
@@ -200,12 +230,19 @@ static Val compared(Fold *f, Val v) {
 }
 
 const FoldRule fold_arithmetic[] = {
-    {OP_none, all_uniform}, {OP_none, scalar_operand}, {OP_add, neutral},     {OP_sub, neutral},
-    {OP_mul, neutral},      {OP_div, neutral},         {OP_pow, neutral},     {OP_and, neutral},
-    {OP_or, neutral},       {OP_maximum, neutral},     {OP_minimum, neutral}, {OP_mul, absorbing},
-    {OP_and, absorbing},    {OP_or, absorbing},        {OP_neg, twice},       {OP_not, twice},
-    {OP_not, not_equal},    {OP_detach, detached},     {OP_cast, cast_same},  {OP_div, divided},
-    {OP_pow, power},        {OP_where, where_known},   {OP_lt, compared},     {OP_le, compared},
-    {OP_gt, compared},      {OP_ge, compared},         {OP_eq, compared},     {OP_ne, compared},
-    {OP_none, NULL},
+    {OP_none, all_uniform},  {OP_none, before_expanding},
+    {OP_add, neutral},       {OP_sub, neutral},
+    {OP_mul, neutral},       {OP_div, neutral},
+    {OP_pow, neutral},       {OP_and, neutral},
+    {OP_or, neutral},        {OP_maximum, neutral},
+    {OP_minimum, neutral},   {OP_mul, absorbing},
+    {OP_mul, negated},       {OP_and, absorbing},
+    {OP_or, absorbing},      {OP_neg, twice},
+    {OP_not, twice},         {OP_not, not_equal},
+    {OP_detach, detached},   {OP_cast, cast_same},
+    {OP_div, divided},       {OP_pow, power},
+    {OP_where, where_known}, {OP_lt, compared},
+    {OP_le, compared},       {OP_gt, compared},
+    {OP_ge, compared},       {OP_eq, compared},
+    {OP_ne, compared},       {OP_none, NULL},
 };

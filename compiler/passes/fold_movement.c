@@ -5,13 +5,22 @@ static const Value *at(const Fold *f, Val v) {
   return value_at(f->to, v);
 }
 
-/* A view of a tensor of one number is that number in another shape. */
-static Val of_uniform(Fold *f, Val v) {
+/* The value of rank 0 that v is a view of, or NO_VAL. */
+static Val scalar_of(const Fold *f, Val v) {
   const Value *x = at(f, v);
-  double c;
-  if (!fold_uniform(f, v, &c)) return NO_VAL;
-  if (x->op == OP_expand && at(f, x->in[0])->op == OP_const) return NO_VAL; /* is that already */
-  return fold_full(f, c, x->type, v);
+  while (op_has(x->op, OPF_view) && x->op != OP_pad && x->inputs == 1) {
+    v = x->in[0];
+    x = at(f, v);
+  }
+  return x->type.rank == 0 ? v : NO_VAL;
+}
+
+/* A view of one number in many places is that number in other places. */
+static Val of_scalar(Fold *f, Val v) {
+  const Value *x = at(f, v);
+  Val scalar = scalar_of(f, v);
+  if (!scalar || (x->op == OP_expand && x->in[0] == scalar)) return NO_VAL;
+  return fold_broadcast(f, scalar, x->type, v);
 }
 
 /* Same type in and out: only for ops whose type tells that nothing moved. */
@@ -66,8 +75,8 @@ static Val concat_one(Fold *f, Val v) {
 }
 
 const FoldRule fold_movement[] = {
-    {OP_reshape, of_uniform},    {OP_permute, of_uniform},   {OP_expand, of_uniform},
-    {OP_slice, of_uniform},      {OP_flip, of_uniform},      {OP_reshape, same_type},
+    {OP_reshape, of_scalar},     {OP_permute, of_scalar},    {OP_expand, of_scalar},
+    {OP_slice, of_scalar},       {OP_flip, of_scalar},       {OP_reshape, same_type},
     {OP_expand, same_type},      {OP_slice, same_type},      {OP_pad, same_type},
     {OP_reshape, reshape_twice}, {OP_permute, permute_rule}, {OP_expand, expand_twice},
     {OP_flip, flip_rule},        {OP_concat, concat_one},    {OP_none, NULL},
