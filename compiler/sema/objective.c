@@ -102,11 +102,10 @@ static Graph *build_graph(Analysis *a, bool training) {
 static void check_metric_name(Analysis *a) {
   const SettingValue *v = settings_value(a->settings, "metric_for_best_model");
   const SettingSlot *slot = settings_slot(a->settings, "metric_for_best_model");
-  if (slot->expr && slot->expr->kind == EXPR_name) {
-    v = &(SettingValue){.kind = VALUE_text, .text = slot->expr->as.name.text};
-  }
-  if (v->kind != VALUE_text) return;
-  const char *name = !strncmp(v->text, "eval_", 5) ? v->text + 5 : v->text;
+  const char *text = v->kind == VALUE_text ? v->text : NULL;
+  if (slot->expr && slot->expr->kind == EXPR_name) text = slot->expr->as.name.text;
+  if (!text) return;
+  const char *name = !strncmp(text, "eval_", 5) ? text + 5 : text;
   TextNearest near = {.wanted = name};
   text_offer(&near, "loss");
   bool known = !strcmp(name, "loss");
