@@ -36,12 +36,18 @@ static void trim(char *s) {
   while (n && (s[n - 1] == ' ' || s[n - 1] == '\n')) s[--n] = 0;
 }
 
+static void copy(char *to, size_t room, const char *from) {
+  size_t n = strlen(from);
+  if (n >= room) exit(2);
+  memcpy(to, from, n + 1);
+}
+
 /* "error E0301: text | help" */
 static void take(Report *r, const char *spec) {
-  snprintf(r->text, sizeof(r->text), "%s", spec);
+  copy(r->text, sizeof(r->text), spec);
   char *bar = strstr(r->text, " | ");
   if (bar) {
-    snprintf(r->help, sizeof(r->help), "%s", bar + 3);
+    copy(r->help, sizeof(r->help), bar + 3);
     *bar = 0;
   }
   trim(r->text);
@@ -79,7 +85,7 @@ static void read_expected(const char *path, Reports *out) {
       if (!severity) exit(2);
       Report *r = push(out);
       *severity = 0;
-      snprintf(r->where, sizeof(r->where), "%s", line + 9);
+      copy(r->where, sizeof(r->where), line + 9);
       take(r, severity + 1);
       continue;
     }
@@ -88,7 +94,7 @@ static void read_expected(const char *path, Reports *out) {
       char *rest = next_mark(mark + 1);
       if (rest) rest[-1] = 0;
       Report *r = push(out);
-      snprintf(r->where, sizeof(r->where), "%s:%d", slash ? slash + 1 : path, n);
+      snprintf(r->where, sizeof(r->where), "%.200s:%d", slash ? slash + 1 : path, n);
       take(r, mark + 2);
       mark = rest;
     }
@@ -102,12 +108,14 @@ static bool read_report(const char *line, Report *r) {
   if (!bracket) bracket = strstr(line, ": warning[");
   if (!bracket) return false;
   char where[256];
-  snprintf(where, sizeof(where), "%.*s", (int)(bracket - line), line);
+  if ((size_t)(bracket - line) >= sizeof(where)) exit(2);
+  memcpy(where, line, (size_t)(bracket - line));
+  where[bracket - line] = 0;
   char *column = strrchr(where, ':');
   if (!column) return false;
   *column = 0;
   const char *slash = strrchr(where, '/');
-  snprintf(r->where, sizeof(r->where), "%s", slash ? slash + 1 : where);
+  copy(r->where, sizeof(r->where), slash ? slash + 1 : where);
   const char *code = strchr(bracket, '['), *end = strchr(code, ']');
   snprintf(r->text, sizeof(r->text), "%.*s %.*s%s", (int)(code - bracket - 2), bracket + 2,
            (int)(end - code - 1), code + 1, end + 1);
@@ -123,7 +131,7 @@ static void read_reports(char *output, Reports *out) {
       last = push(out);
       *last = r;
     } else if (last && !strncmp(line, "help: ", 6) && !last->help[0]) {
-      snprintf(last->help, sizeof(last->help), "%s", line + 6);
+      copy(last->help, sizeof(last->help), line + 6);
     }
   }
 }
