@@ -3,9 +3,9 @@
 #include "die.h"
 
 /* ---------- reshape ---------- */
-/* Number of elements as a polynomial in B, so that [B,B] can be compared too. */
+/* Number of elements as a polynomial in B, so that [B,B] can be compared too. Absurd sizes wrap. */
 typedef struct Poly {
-  int64_t at[IR_MAX_RANK + 1];
+  uint64_t at[IR_MAX_RANK + 1];
 } Poly;
 
 static Poly poly_elements(const Type *t) {
@@ -13,8 +13,8 @@ static Poly poly_elements(const Type *t) {
   for (int i = 0; i < t->rank; i++) {
     Poly q = {{0}};
     for (int k = 0; k <= IR_MAX_RANK; k++) {
-      q.at[k] += p.at[k] * t->dim[i].fixed;
-      if (k < IR_MAX_RANK) q.at[k + 1] += p.at[k] * t->dim[i].per_batch;
+      q.at[k] += p.at[k] * (uint64_t)t->dim[i].fixed;
+      if (k < IR_MAX_RANK) q.at[k + 1] += p.at[k] * (uint64_t)t->dim[i].per_batch;
     }
     p = q;
   }

@@ -30,7 +30,7 @@ static double floordiv(double a, double b) {
 #undef F
 
 /* ---------- a row without its gradients does not compile ---------- */
-#define COUNT_(...) (sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
+#define COUNT_(...) (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
 #define OP_EW(name, n, flags, domain, expression, ...)                                             \
   _Static_assert(COUNT_(__VA_ARGS__) == (n), #name ": one gradient for each input");
 #define GRADS_(n) ((n) > 0 ? (n) : (n) == 0 ? 1 : IR_MAX_INPUTS)
