@@ -25,7 +25,7 @@
 /* The lookahead token is dropped, for parse_resume chose where to go on. */
 #define RESUME                                                                                     \
   do {                                                                                             \
-    parse_resume(p);                                                                               \
+    if (!parse_resume(p)) YYABORT;                                                                 \
     yyclearin;                                                                                     \
     yyerrok;                                                                                       \
   } while (0)
@@ -100,10 +100,10 @@ static void ddp_error(const Span *at, Parse *p, const char *message);
 %type <types> type_list
 %type <dims> dims dim_list
 %type <dim> dim
-%type <members> member_items
+%type <members> member_items member_block
 %type <member> member_item
 %type <step> step
-%type <block> stmts objective_stmts transform_stmts
+%type <block> stmts block objective_stmts transform_stmts
 %type <stmt> stmt objective_stmt transform_stmt require
 %type <loop> loop
 %type <loops> loops
@@ -184,16 +184,15 @@ verb
 /* ---------- functions, modules, optimizers ---------- */
 function
   : "def" IDENT "(" formals ")" result "=" expr  { $$ = ast_def(p, @$, @2, $4, $6, $8, NULL); }
-  | "def" IDENT "(" formals ")" result "{" stmts "}"
-                                                 { $$ = ast_def(p, @$, @2, $4, $6, NULL, $8); }
+  | "def" IDENT "(" formals ")" result block     { $$ = ast_def(p, @$, @2, $4, $6, NULL, $7); }
   ;
 module
-  : "module" IDENT "(" formals ")" "{" member_items "}"
-                                         { $$ = ast_module(p, @$, DECL_module, @2, $4, $7); }
+  : "module" IDENT "(" formals ")" member_block
+                                         { $$ = ast_module(p, @$, DECL_module, @2, $4, $6); }
   ;
 optimizer
-  : "optimizer" IDENT "(" formals ")" "{" member_items "}"
-                                         { $$ = ast_module(p, @$, DECL_optimizer, @2, $4, $7); }
+  : "optimizer" IDENT "(" formals ")" member_block
+                                         { $$ = ast_module(p, @$, DECL_optimizer, @2, $4, $6); }
   ;
 formals
   : %empty                                            { $$ = NULL; }
@@ -224,16 +223,20 @@ member_item
   | "tie" path "=" path                               { $$ = ast_member_tie(p, @$, $2, $4); }
   | "init" path "=" expr                              { $$ = ast_member_init(p, @$, $2, $4); }
   | require                                           { $$ = ast_member_require(p, $1); }
-  | loop "{" member_items "}"                         { $$ = ast_member_for(p, @$, $1, $3); }
-  | "if" expr "{" member_items "}"        { $$ = ast_member_if(p, @$, $2, $4, false, NULL); }
-  | "if" expr "{" member_items "}" "else" "{" member_items "}"
-                                          { $$ = ast_member_if(p, @$, $2, $4, true, $8); }
+  | loop member_block                                 { $$ = ast_member_for(p, @$, $1, $2); }
+  | "if" expr member_block                { $$ = ast_member_if(p, @$, $2, $3, false, NULL); }
+  | "if" expr member_block "else" member_block
+                                          { $$ = ast_member_if(p, @$, $2, $3, true, $5); }
   | step                                              { $$ = ast_member_step(p, $1); }
   | "@kernel" "(" STRING ")" step         { $$ = ast_member_step(p, ast_step_kernel(p, @$, @3, $5)); }
   ;
+/* Blocks are whole before their `else` is looked for: recovery then never goes back into them. */
+member_block
+  : "{" member_items "}"                              { $$ = $2; }
+  ;
 step
-  : "forward" "(" formals ")" result "{" stmts "}"    { $$ = ast_forward(p, @$, $3, $5, $7); }
-  | "update" "(" formals ")" "{" stmts "}"            { $$ = ast_update(p, @$, $3, $6); }
+  : "forward" "(" formals ")" result block            { $$ = ast_forward(p, @$, $3, $5, $6); }
+  | "update" "(" formals ")" block                    { $$ = ast_update(p, @$, $3, $5); }
   ;
 require
   : "require" expr                                    { $$ = ast_require(p, @$, $2, NULL); }
@@ -273,12 +276,15 @@ stmts
   | stmts "yield" exprs                               { $$ = ast_block_yield(p, $1, @2, $3); }
   | stmts error                   { $$ = ast_block_add(p, $1, ast_stmt_error(p, @2)); RESUME; }
   ;
+block
+  : "{" stmts "}"                                     { $$ = $2; }
+  ;
 stmt
   : targets "=" expr                                  { $$ = ast_assign(p, @$, $1, $3); }
-  | targets "=" loop "{" stmts "}"                    { $$ = ast_collect(p, @$, $1, $3, $5); }
-  | loop "{" stmts "}"                                { $$ = ast_for(p, @$, $1, $3); }
-  | "if" expr "{" stmts "}"                { $$ = ast_if(p, @$, $2, $4, false, NULL); }
-  | "if" expr "{" stmts "}" "else" "{" stmts "}"      { $$ = ast_if(p, @$, $2, $4, true, $8); }
+  | targets "=" loop block                            { $$ = ast_collect(p, @$, $1, $3, $4); }
+  | loop block                                        { $$ = ast_for(p, @$, $1, $2); }
+  | "if" expr block                              { $$ = ast_if(p, @$, $2, $3, false, NULL); }
+  | "if" expr block "else" block                      { $$ = ast_if(p, @$, $2, $3, true, $5); }
   | require
   ;
 exprs

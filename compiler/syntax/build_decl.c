@@ -133,8 +133,9 @@ Decl *ast_target(Parse *p, Span at, Name name, SettingVec *settings) {
 }
 
 Decl *ast_sweep(Parse *p, Span at, SettingVec *axes) {
-  Span close = {at.file, at.end ? at.end - 1 : 0, at.end};
-  if (!axes && !p->failed) parse_report(p, DIAG_E0213, close, "this sweep is empty");
+  Span close = token_span(p, p->last);
+  bool empty = token_before(p, p->last) == p->tokens.at[p->last].mate; /* not even a faulty line */
+  if (empty) parse_report(p, DIAG_E0213, close, "this sweep is empty");
   return ast_settings_block(p, at, DECL_sweep, axes);
 }
 

@@ -18,6 +18,7 @@ typedef struct Token {
   bool first;          /* first on its line */
   bool skip;           /* reported and left out of the parse */
   bool inserted;       /* a closing bracket that the text lacks */
+  bool after_gap;      /* a faulty character before it was dropped */
   uint32_t begin, end; /* byte offsets */
   uint32_t indent;     /* bytes before the first token of its line */
   uint32_t mate;       /* bracket: its partner; else NO_TOKEN */
@@ -39,7 +40,7 @@ typedef struct Parse {
 
   /* scanner: the token just read, and its line */
   uint32_t begin, end, line_begin, line_indent;
-  bool line_has_token;
+  bool line_has_token, dropped_character;
   VEC(Comment) comments;
 
   /* parser */
@@ -95,8 +96,9 @@ int parse_next(Parse *p, Span *place);
 /* Reports the token read last, where only the named ones can stand. */
 void parse_unexpected(Parse *p, const char *const *expected, int n);
 void parse_too_deep(Parse *p, Span at);
-/* Skips to where the innermost block can go on after the error at the token read last. */
-void parse_resume(Parse *p);
+/* Skips to where the innermost block can go on after the error at the token read last. False when
+   the end of the text was reached before. */
+bool parse_resume(Parse *p);
 
 /* ---------- literal.c: values of spellings ---------- */
 int64_t literal_int(Parse *p, Span at);

@@ -83,14 +83,15 @@ static bool opens_item(const Parse *p, uint32_t token) {
     break;
   }
   WordClass class = token_word_class(t->kind);
-  if (class == WORD_verb) return true;
+  if (class == WORD_verb || (class == WORD_reserved && next == T_ASSIGN)) return true;
   if (!token_is_word(t->kind)) return false;
   if (next == T_ASSIGN || next == T_COLON || next == T_COMMA || next == T_IN) return true;
   return class == WORD_opener && (token_is_word(next) || token_word_class(next) == WORD_verb);
 }
 
-void parse_resume(Parse *p) {
+bool parse_resume(Parse *p) {
   uint32_t i = p->last;
+  if (p->tokens.at[i].kind == T_END && p->resumed == i) return false;
   if (i <= p->resumed && p->tokens.at[i].kind != T_END) i++; /* always forward */
   uint32_t block = enclosing_block(p, i);
   while (p->tokens.at[i].kind != T_END) {
@@ -102,4 +103,5 @@ void parse_resume(Parse *p) {
     i = opener ? t->mate + 1 : i + 1;
   }
   p->next = p->resumed = i;
+  return true;
 }

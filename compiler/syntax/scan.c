@@ -74,8 +74,11 @@ void scan_token(Parse *p, int kind) {
              .begin = p->begin,
              .end = p->end,
              .indent = p->line_indent,
-             .mate = NO_TOKEN};
+             .after_gap = p->dropped_character,
+             .mate = NO_TOKEN,
+             .parent = NO_TOKEN};
   p->line_has_token = true;
+  p->dropped_character = false;
   vec_push(p->scratch, &p->tokens, t);
 }
 
@@ -159,6 +162,7 @@ int scan_foreign_operator(Parse *p) {
 void scan_bad_character(Parse *p) {
   const unsigned char *s = (const unsigned char *)p->text + p->begin;
   uint32_t n = p->end - p->begin;
+  p->dropped_character = true;
   if (n == 1 && s[0] >= 0x80) return; /* a byte that is not UTF-8: reported by tokens_read */
   bool told;
   if (n == 1 && (s[0] < 0x20 || s[0] == 0x7f))

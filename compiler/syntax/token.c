@@ -116,7 +116,8 @@ static void warn_continued_lines(Parse *p) {
     const Token *t = &p->tokens.at[i], *before = t - 1;
     bool inside = t->parent != NO_TOKEN && p->tokens.at[t->parent].kind != T_LBRACE;
     if (!t->first || inside) continue;
-    if (!continues_line(t->kind) || !token_ends_operand(before->kind)) {
+    bool operand = token_ends_operand(before->kind) && before->kind != T_RBRACE;
+    if (!continues_line(t->kind) || !operand) {
       anchor = t->indent;
       continue;
     }
@@ -127,20 +128,32 @@ static void warn_continued_lines(Parse *p) {
   }
 }
 
-/* Makes `edition N` the first tokens after T_START_FILE, whatever the text begins with. False when
-   the edition is another one. */
-static bool settle_edition(Parse *p) {
-  const Token *t = p->tokens.at + 1;
-  bool there = t[0].kind == T_EDITION && t[1].kind == T_INT;
-  if (there) {
-    Span at = token_span(p, 2);
-    int64_t edition = literal_int(p, at);
-    if (edition == 1 || edition == INT64_MAX) return true; /* the latter: reported */
-    bool told = parse_report(p, DIAG_E0203, at, "unknown edition %lld", (long long)edition);
-    if (told) diag_help("this compiler knows edition 1");
-    return false;
+/* Whether the text begins with an edition that this compiler does not know: then nothing else of it
+   can be judged, not even its tokens. */
+static bool other_edition(Parse *p) {
+  const char *s = p->text;
+  for (;;) { /* blanks and comments */
+    s += strspn(s, " \t\r\n");
+    if (*s != '#') break;
+    s += strcspn(s, "\n");
   }
+  size_t blank = strncmp(s, "edition", 7) == 0 ? strspn(s + 7, " \t\r\n") : 0;
+  if (!blank) return false;
+  s += 7 + blank;
+  size_t digits = strspn(s, "0123456789");
+  if (!digits || s[digits] == '.' || (digits == 1 && *s == '1')) return false;
+  uint32_t begin = (uint32_t)(s - p->text);
+  bool told = parse_report(p, DIAG_E0203, parse_span(p, begin, begin + (uint32_t)digits),
+                           "unknown edition %.*s", (int)digits, s);
+  if (told) diag_help("this compiler knows edition 1");
+  return true;
+}
+
+/* Makes `edition N` the first tokens after T_START_FILE, whatever the text begins with. */
+static void settle_edition(Parse *p) {
+  const Token *t = p->tokens.at + 1;
   bool word = t[0].kind == T_EDITION;
+  if (word && t[1].kind == T_INT) return;
   bool told = word ? parse_report(p, DIAG_E0201, token_span(p, 1), "`edition` without its number")
                    : parse_report(p, DIAG_E0202, token_span(p, 1), "`edition` is missing");
   if (told) diag_help("the first line of a file is `edition 1`");
@@ -153,10 +166,10 @@ static bool settle_edition(Parse *p) {
   made.kind = T_INT;
   made.first = false;
   vec_push(p->scratch, &all, made);
-  for (uint32_t i = word ? 2 : 1; i < p->tokens.len; i++)
+  for (uint32_t i = word ? 2 : 1; i < p->tokens.len; i++) {
     vec_push(p->scratch, &all, p->tokens.at[i]);
+  }
   p->tokens = all;
-  return true;
 }
 
 bool tokens_read(Parse *p, int first) {
@@ -165,13 +178,14 @@ bool tokens_read(Parse *p, int first) {
       diag_help("data belongs in a data file that a `dataset` reads");
     return false;
   }
+  if (first == T_START_FILE && other_edition(p)) return false;
   check_utf8(p);
   scan_token(p, first);
   p->line_has_token = false;
   scan_tokens(p, p->text, p->length);
   p->begin = p->end = p->length;
   scan_token(p, T_END);
-  if (first == T_START_FILE && !settle_edition(p)) return false;
+  if (first == T_START_FILE) settle_edition(p);
   join_percentages(p);
   if (!brackets_pair(p)) return false;
   drop_semicolons(p);

@@ -82,6 +82,19 @@ static bool says_colon(const Mistake *m) {
   return true;
 }
 
+/* Whether an `else` follows in the same brackets, or on the same line outside of them. */
+static bool else_follows(const Parse *p, uint32_t token) {
+  const Token *open = &p->tokens.at[token];
+  for (uint32_t i = token + 1; p->tokens.at[i].kind != T_END; i++) {
+    const Token *t = &p->tokens.at[i];
+    if (t->first && open->parent == NO_TOKEN) return false;
+    if (t->mate != NO_TOKEN && t->mate == open->parent) return false;
+    if (t->kind == T_ELSE && t->parent == open->parent) return true;
+    if (t->mate != NO_TOKEN && t->mate > i) i = t->mate;
+  }
+  return false;
+}
+
 /* `a if c else b`: found at the `if` where no statement can begin, else at the `else`. */
 static bool says_choice(const Mistake *m) {
   uint32_t at = m->at;
@@ -91,7 +104,7 @@ static bool says_choice(const Mistake *m) {
     return false;
   }
   const Token *t = &m->p->tokens.at[at];
-  if (t->kind != T_IF || t->first) return false;
+  if (t->kind != T_IF || t->first || !else_follows(m->p, at)) return false;
   if (!token_ends_operand(m->p->tokens.at[token_before(m->p, at)].kind)) return false;
   bool told = parse_report(m->p, DIAG_E0206, token_span(m->p, at), "`if` after the value");
   if (told) diag_help("write `if c then a else b` for `a if c else b`");
@@ -166,44 +179,58 @@ static void phrases_of_tokens(const Mistake *m, Phrases *f) {
   }
 }
 
+/* What a list of lines holds at this place; NULL when the place is none between two lines. */
+static const char *expected_line(const Mistake *m) {
+  bool name = expects(m, "a name");
+  if (expects(m, "import")) return "a declaration";
+  if (expects(m, "return") && name) return "a statement";
+  if (expects(m, "@kernel") && name) return "a member";
+  if (expects(m, "load") && expects(m, "for") && !name) return "a statement of the model block";
+  if (expects(m, "let") && !name) return "`let`, `field`, `split`, `transform`";
+  if (expects(m, "metric") && expects(m, "}") && name) return "a line";
+  return NULL;
+}
+
+static void phrases_of_place(const Mistake *m, Phrases *f) {
+  bool name = expects(m, "a name");
+  const char *line = expected_line(m);
+  if (operand_complete(m)) {
+    bool in_block =
+        m->token->parent == NO_TOKEN || m->p->tokens.at[m->token->parent].kind == T_LBRACE;
+    if (line && in_block && m->token->first) {
+      phrase(f, line);
+      if (expects(m, "}")) phrase(f, "`}`");
+    } else if (line && in_block) {
+      phrase(f, "an operator");
+      phrase(f, "a new line");
+    } else {
+      phrases_of_tokens(m, f);
+    }
+  } else if (value_expected(m)) {
+    phrase(f, "a value");
+    if (expects(m, ")")) phrase(f, "`)`");
+    if (expects(m, "]")) phrase(f, "`]`");
+  } else if (line) {
+    phrase(f, line);
+    if (expects(m, "}")) phrase(f, "`}`");
+  } else {
+    if (expects(m, "forward") && !name)
+      phrase(f, "`forward`, `update`");
+    else if (expects(m, "def") && !name)
+      phrase(f, "`def`, `optimizer`");
+    else if (expects(m, "module") && name)
+      phrase(f, "a type");
+    else if (name)
+      phrase(f, "a name");
+    if (expects(m, "a text")) phrase(f, "a text");
+    if (expects(m, "an integer")) phrase(f, "an integer");
+    phrases_of_tokens(m, f);
+  }
+}
+
 static const char *expected_phrases(const Mistake *m) {
   Phrases f = {0};
-  bool name = expects(m, "a name");
-  if (operand_complete(m)) {
-    bool line_may_end = expects(m, "}") && m->token->parent != NO_TOKEN &&
-                        m->p->tokens.at[m->token->parent].kind == T_LBRACE && name;
-    if (line_may_end || expects(m, "import")) phrase(&f, "an operator");
-    if (line_may_end || expects(m, "import"))
-      phrase(&f, "a new line");
-    else
-      phrases_of_tokens(m, &f);
-  } else if (value_expected(m)) {
-    phrase(&f, "a value");
-    if (expects(m, ")")) phrase(&f, "`)`");
-    if (expects(m, "]")) phrase(&f, "`]`");
-  } else {
-    if (expects(m, "import"))
-      phrase(&f, "a declaration");
-    else if (expects(m, "return") && name)
-      phrase(&f, "a statement");
-    else if (expects(m, "@kernel") && name)
-      phrase(&f, "a member");
-    else if (expects(m, "load") && expects(m, "for"))
-      phrase(&f, "a statement of the model block");
-    else if (expects(m, "let") && !name)
-      phrase(&f, "`let`, `field`, `split`, `transform`");
-    else if (expects(m, "forward") && !name)
-      phrase(&f, "`forward`, `update`");
-    else if (expects(m, "def") && !name)
-      phrase(&f, "`def`, `optimizer`");
-    else if (expects(m, "module") && name)
-      phrase(&f, "a type");
-    else if (name)
-      phrase(&f, "a name");
-    if (expects(m, "a text")) phrase(&f, "a text");
-    if (expects(m, "an integer")) phrase(&f, "an integer");
-    phrases_of_tokens(m, &f);
-  }
+  phrases_of_place(m, &f);
   for (int i = 0; i < f.n; i++) {
     if (i) text_add(&f.text, i == f.n - 1 ? " or " : ", ");
     text_add(&f.text, f.items[i]);
@@ -241,6 +268,8 @@ static void help(const Mistake *m) {
   bool touches = m->prev->end == m->token->begin;
   if (before == T_ELSE && k == T_IF) {
     diag_help("`else if` is written `else { if ... { ... } }`");
+  } else if (k == T_IF && expects(m, "]")) {
+    diag_help("a list takes every item; choose with `where`, or with a slice");
   } else if (k == T_ASSIGN && touches && before >= T_PLUS && before <= T_MATMUL) {
     diag_help("there are no assignments of this kind: write `x = x + ...`");
   } else if (m->token->first && (k == T_FLOORDIV || k == T_DIVIDE)) {
@@ -270,17 +299,34 @@ static void note_opening(const Mistake *m) {
     diag_note(token_span(m->p, m->token->parent), "opened here");
 }
 
+static bool waits_for_value(int kind) {
+  switch (kind) {
+  case T_ASSIGN:
+  case T_COMMA:
+  case T_RANGE:
+  case T_AND:
+  case T_OR:
+  case T_NOT:
+  case T_THEN:
+  case T_ELSE:
+  case T_IN:
+    return true;
+  default:
+    return is_comparison(kind) || (kind >= T_PLUS && kind <= T_MATMUL);
+  }
+}
+
 static void says_plainly(const Mistake *m) {
   Parse *p = m->p;
   uint32_t two_before = token_before(p, m->before);
   bool cut_short = m->token->kind == T_ASSIGN && m->prev->first && token_is_word(m->prev->kind) &&
-                   two_before > 0 && !token_ends_operand(p->tokens.at[two_before].kind);
+                   waits_for_value(p->tokens.at[two_before].kind);
   const char *wanted = cut_short ? "a value" : expected_phrases(m);
   bool told;
   if (cut_short) { /* `x = a +` and on the next line `y = ...` */
     told = parse_report(p, DIAG_E0201, token_span(p, two_before), "expected a value after %s",
                         shown(m, two_before));
-  } else if ((m->token->first || m->token->kind == T_END) && m->before > 0) {
+  } else if ((m->token->first || m->token->kind == T_END) && m->before > 0 && !expected_line(m)) {
     told = parse_report(p, DIAG_E0201, token_span(p, m->before), "expected %s after %s, not %s",
                         wanted, shown(m, m->before), shown(m, m->at));
   } else {
@@ -302,7 +348,8 @@ void parse_unexpected(Parse *p, const char *const *expected, int n) {
                .after = token_after(p, p->last)};
   m.token = &p->tokens.at[m.at];
   m.prev = &p->tokens.at[m.before];
-  if (m.token->inserted) return; /* the missing bracket is reported already */
+  /* a missing bracket or a faulty character is reported already */
+  if (m.token->inserted || m.prev->inserted || m.token->after_gap) return;
   bool done = says_edition(&m) || says_percent(&m) || says_colon(&m) || says_choice(&m) ||
               says_chain(&m) || says_separator(&m) || says_reserved(&m);
   if (!done) says_plainly(&m);
