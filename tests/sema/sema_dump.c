@@ -3,6 +3,7 @@
      # model EXPR            an instance called `net`
      # input NAME TYPE       a tensor of the graph: f32[B,64]
      # graph EXPR            builds the graph of an expression over net and the inputs, and prints it
+     # type EXPR             builds it and prints only the types of its results
      # show EXPR             prints a compile-time value
      # training false        what `training` is from here on
      # error E0405: text    this line is wrong: the message begins with text (may be left out)
@@ -91,6 +92,10 @@ static void make_model(Session *s, const char *text) {
   Eval e = eval_new(s->program, NULL, &s->leaves, s->training);
   const Expr *x = parse_text(s, text);
   if (!x) return;
+  s->leaves = (LeafStore){0}; /* one model at a time */
+  s->job = (Job){.arena = s->arena};
+  if (s->build) s->build->leaf_value.len = s->build->written.len = 0;
+  env_define(s->arena, s->env, text_intern("net"), datum_error(), BIND_local, x->span);
   Datum d = eval_expr(&e, x, env_new(s->arena, NULL, s->file));
   if (d.kind == DATUM_error) return;
   s->net = module_instantiate(&e, d, "", "net", x->span);
@@ -142,6 +147,26 @@ static void print_graph(Session *s, const char *text) {
   text_free(&t);
 }
 
+static void print_types(Session *s, Eval *e, Datum d) {
+  if (d.kind == DATUM_tuple || d.kind == DATUM_list) {
+    for (uint32_t i = 0; i < d.as.list.len; i++) print_types(s, e, d.as.list.at[i]);
+    return;
+  }
+  if (d.kind == DATUM_error) return;
+  fprintf(s->out, " %s", datum_describe(e, d));
+}
+
+static void type_of(Session *s, const char *text) {
+  if (!s->graph) new_graph(s);
+  Eval e = eval_new(s->program, s->build, &s->leaves, s->training);
+  const Expr *x = parse_text(s, text);
+  if (!x) return;
+  Datum d = eval_expr(&e, x, s->env);
+  fprintf(s->out, "%s:", text);
+  print_types(s, &e, d);
+  fputs("\n", s->out);
+}
+
 static void show(Session *s, const char *text) {
   Eval e = eval_new(s->program, s->build, &s->leaves, s->training);
   const Expr *x = parse_text(s, text);
@@ -155,10 +180,10 @@ static void show(Session *s, const char *text) {
 }
 
 static void directive(Session *s, char *line) {
-  static const char *const words[] = {"model ", "input ", "graph ", "show ", "training "};
+  static const char *const words[] = {"model ", "input ", "graph ", "show ", "training ", "type "};
   int k = 0;
-  while (k < 5 && strncmp(line, words[k], strlen(words[k])) != 0) k++;
-  if (k == 5) return;
+  while (k < 6 && strncmp(line, words[k], strlen(words[k])) != 0) k++;
+  if (k == 6) return;
   char *rest = line + strlen(words[k]);
   switch (k) {
   case 0:
@@ -172,6 +197,9 @@ static void directive(Session *s, char *line) {
     break;
   case 3:
     show(s, rest);
+    break;
+  case 5:
+    type_of(s, rest);
     break;
   default:
     s->training = !strcmp(rest, "true");
@@ -247,8 +275,11 @@ static void run(Session *s, const char *source_text) {
 int main(int argc, char **argv) {
   if (argc < 2 || argc > 3) return fprintf(stderr, "usage: sema_dump FILE.ddp [OUT]\n"), 2;
   Session s = {.arena = arena_new(), .training = true};
-  s.source = source_read(argv[1]);
-  if (!s.source) return perror(argv[1]), 2;
+  uint32_t read = source_read(argv[1]);
+  if (!read) return perror(argv[1]), 2;
+  const char *slash = strrchr(argv[1], '/'); /* the same output from every folder */
+  s.source =
+      source_add(slash ? slash + 1 : argv[1], source_get(read)->text, source_get(read)->length);
   char *messages = NULL, *got = NULL;
   size_t n;
   s.out = argc == 3 ? open_memstream(&got, &n) : stdout;
