@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double shut_wait = 2.0; /* for the worker to come back from sockets that were shut */
+static const double shut_wait = 0.2;
 
 typedef enum GlooKind { GLOO_ALL_REDUCE, GLOO_BROADCAST, GLOO_ALL_GATHER, GLOO_BARRIER } GlooKind;
 
@@ -114,37 +114,49 @@ static DdpError *gloo_poll(DdpWork *handle, bool *done) {
   return NULL;
 }
 
-/* Until done or the deadline; true: in time. The lock is held. */
-static bool wait_done(DdpComm *c, const GlooWork *w, double deadline) {
+static void wait_changed(DdpComm *c, double deadline) {
   struct timespec t = {.tv_sec = (time_t)deadline};
   t.tv_nsec = (long)((deadline - (double)t.tv_sec) * 1e9);
-  while (!w->done && ddp_clock() < deadline) pthread_cond_timedwait(&c->changed, &c->lock, &t);
-  return w->done;
+  pthread_cond_timedwait(&c->changed, &c->lock, &t);
+}
+
+/* Until done, given up or out of time; an error in the last case. The lock is held. */
+static DdpError *wait_done(DdpComm *c, const GlooWork *w) {
+  double deadline = ddp_clock() + c->timeout;
+  while (!w->done && !c->aborted) {
+    if (ddp_clock() < deadline) {
+      wait_changed(c, deadline);
+      continue;
+    }
+    pthread_mutex_unlock(&c->lock);
+    bool more = c->patience && c->patience(c->patience_self, -1);
+    pthread_mutex_lock(&c->lock);
+    deadline = ddp_clock() + c->timeout;
+    if (more || w->done) continue;
+    c->failed = true;
+    c->plugin->shut(c->context);
+    return ddp_error(DDP_TIMEOUT, "%s", w->what);
+  }
+  return NULL;
+}
+
+/* Whether the worker comes back from sockets that were shut. Now and then Gloo sleeps on in a send that it
+   had not begun; then the worker keeps its work for good. The lock is held. */
+static bool worker_returns(DdpComm *c, const GlooWork *w) {
+  double deadline = ddp_clock() + shut_wait;
+  while ((w ? !w->done : c->head != NULL) && ddp_clock() < deadline) wait_changed(c, deadline);
+  return w ? w->done : c->head == NULL;
 }
 
 static DdpError *gloo_wait(DdpWork *handle) {
   GlooWork *w = (GlooWork *)handle;
   if (!w) return NULL;
   DdpComm *c = w->comm;
-  DdpError *e = NULL;
   pthread_mutex_lock(&c->lock);
-  while (!wait_done(c, w, ddp_clock() + c->timeout)) {
-    pthread_mutex_unlock(&c->lock);
-    bool more = c->patience && c->patience(c->patience_self, -1);
-    pthread_mutex_lock(&c->lock);
-    if (more) continue;
-    if (!w->done) {
-      e = ddp_error(DDP_TIMEOUT, "%s", w->what);
-      c->failed = true;
-      c->plugin->shut(c->context);
-      if (!wait_done(c, w, ddp_clock() + shut_wait)) { /* the worker keeps it */
-        pthread_mutex_unlock(&c->lock);
-        return e;
-      }
-    }
-    break;
-  }
+  DdpError *e = wait_done(c, w);
+  bool returned = worker_returns(c, w);
   pthread_mutex_unlock(&c->lock);
+  if (!returned) return e ? e : ddp_error(DDP_PEER, "%s was given up", w->what);
   if (w->error && !e) e = ddp_error(DDP_PEER, "%s: Gloo: %s", w->what, w->error);
   free(w->error);
   free(w);
@@ -251,7 +263,12 @@ static void gloo_close(DdpComm *c) {
     c->stop = true;
     if (c->head && c->context) c->plugin->shut(c->context);
     pthread_cond_broadcast(&c->changed);
+    bool returned = worker_returns(c, NULL);
     pthread_mutex_unlock(&c->lock);
+    if (!returned) { /* it still uses all of this; the process is about to end */
+      pthread_detach(c->thread);
+      return;
+    }
     pthread_join(c->thread, NULL);
   }
   if (c->context) c->plugin->close(c->context);
@@ -335,6 +352,7 @@ static void gloo_abort(DdpComm *c) {
   pthread_mutex_lock(&c->lock);
   c->aborted = true;
   c->plugin->shut(c->context);
+  pthread_cond_broadcast(&c->changed);
   pthread_mutex_unlock(&c->lock);
 }
 

@@ -73,6 +73,7 @@ void ddp_launch_report(const DdpLaunch *l, const DdpError *e) {
   bool victim = e->rank >= 0 && e->rank != l->rank;
   termination_log(e->message);
   if (l->child || !path || !*path) return;
-  if (victim) wait_for_term();
+  /* A rank that timed out (another is stopped) ends first: nobody's failure is under way. */
+  if (victim && e->klass == DDP_PEER) wait_for_term();
   error_file(path, e->message, (long)time(NULL) + (victim ? 1 : 0));
 }

@@ -21,9 +21,9 @@ int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number) {
   return g->two_level ? ddp_members_rank(&g->members, number, 0) : number;
 }
 
-/* Who is missing: a rank that does not answer, else the one that has come least far. Rank 0 first:
-   what is known of the others went through it. */
-static int suspect(DdpGroup *g) {
+/* Who is missing: a rank that does not answer (rank 0 first: what is known of the others went through
+   it), else the one that the backend saw, else the one that has come least far. */
+static int suspect(DdpGroup *g, int seen) {
   int late = -1;
   uint64_t least = atomic_load(&g->arrived);
   for (int r = 0; r < g->world; r++) {
@@ -37,7 +37,7 @@ static int suspect(DdpGroup *g) {
       late = r;
     }
   }
-  return late;
+  return seen >= 0 ? seen : late;
 }
 
 static void describe(DdpGroup *g, int rank, char *out, size_t size) {
@@ -67,7 +67,7 @@ bool ddp_group_patience_inside(void *group, int local) {
 
 bool ddp_group_patience_between(void *group, int number) {
   (void)number; /* Gloo does not know who is missing */
-  return busy(group, suspect(group));
+  return busy(group, suspect(group, -1));
 }
 
 static DdpError *timed_out(DdpGroup *g, int rank, const DdpError *e) {
@@ -91,7 +91,7 @@ DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e) {
   if (!known) {
     int rank = ddp_group_rank_of(g, level, e->rank);
     if (e->klass == DDP_TIMEOUT) {
-      DdpError *worded = timed_out(g, rank >= 0 ? rank : suspect(g), e);
+      DdpError *worded = timed_out(g, suspect(g, rank), e);
       ddp_error_free(e);
       e = worded;
     } else {

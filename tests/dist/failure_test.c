@@ -1,0 +1,168 @@
+/* What happens to the others when a rank dies, fails, stops or hangs: they end in time, say which rank and
+   which operation, and leave nothing. */
+#include "run.h"
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { LIMIT = 30, TIMEOUT = 2 };
+
+static int entries_of_dev_shm(void) {
+  int n = 0;
+  DIR *d = opendir("/dev/shm");
+  while (d && readdir(d)) n++;
+  if (d) closedir(d);
+  return n;
+}
+
+static Run job(int ranks, const char *arguments) {
+  char command[512];
+  int before = entries_of_dev_shm();
+  snprintf(command, sizeof command, "%s --nproc-per-node %d do=loop %s", DIST_RANK, ranks,
+           arguments);
+  Run r = run(command, NULL, LIMIT);
+  assert_int_equal(entries_of_dev_shm(), before);
+  run_expect_gone(arguments + strspn(arguments, " "));
+  return r;
+}
+
+static const char *const backends[] = {
+    "",
+#if DDP_TEST_GLOO
+    "backend=gloo",
+#endif
+};
+enum { BACKENDS = sizeof backends / sizeof *backends };
+
+static void test_killed(void **state) {
+  (void)state;
+  for (size_t b = 0; b < BACKENDS; b++) {
+    for (int victim = 0; victim < 4; victim++) {
+      char arguments[128], lost[64], killed[64];
+      snprintf(arguments, sizeof arguments, "%s kill=%d@5 timeout=60", backends[b], victim);
+      snprintf(lost, sizeof lost, "lost rank %d", victim);
+      snprintf(killed, sizeof killed, "rank %d was killed by signal 9", victim);
+      Run r = job(4, arguments);
+      run_expect_code(&r, 128 + SIGKILL);
+      run_expect(&r, lost, 3);
+      run_expect(&r, killed, 1);
+      assert_true(r.seconds < 5);
+      run_free(&r);
+    }
+  }
+}
+
+static void test_failed(void **state) {
+  (void)state;
+  for (size_t b = 0; b < BACKENDS; b++) {
+    for (int culprit = 0; culprit < 3; culprit++) {
+      char arguments[128], lost[96];
+      snprintf(arguments, sizeof arguments, "%s fail=%d@3 timeout=60", backends[b], culprit);
+      snprintf(lost, sizeof lost, "lost rank %d: loss is nan at update 3", culprit);
+      Run r = job(3, arguments);
+      run_expect_code(&r, 8);
+      run_expect(&r, lost, 2);
+      assert_true(r.seconds < 5);
+      run_free(&r);
+    }
+  }
+}
+
+/* In time: not before the timeout, and soon after it. */
+static void expect_timeout(const Run *r, int rank, const char *how) {
+  char late[96];
+  snprintf(late, sizeof late, "update 5: all-reduce of bucket 0: rank %d did not arrive within",
+           rank);
+  run_expect_code(r, 5);
+  run_expect(r, late, 2);
+  run_expect(r, how, 2);
+  if (r->seconds < TIMEOUT || r->seconds > TIMEOUT + 3) fail_msg("took %.1f s", r->seconds);
+}
+
+static void test_stopped(void **state) {
+  (void)state;
+  for (size_t b = 0; b < BACKENDS; b++) {
+    for (int victim = 0; victim < 3; victim++) {
+      char arguments[128];
+      snprintf(arguments, sizeof arguments, "%s stop=%d@5 timeout=%d", backends[b], victim,
+               TIMEOUT);
+      Run r = job(3, arguments);
+      expect_timeout(&r, victim, "it is stopped");
+      run_free(&r);
+    }
+  }
+}
+
+static void test_hanging(void **state) {
+  (void)state;
+  char arguments[128];
+  snprintf(arguments, sizeof arguments, "hang=1@5 timeout=%d", TIMEOUT);
+  Run r = job(3, arguments);
+  expect_timeout(&r, 1, "it is alive, in phase \"forward\" of update 5");
+  run_free(&r);
+}
+
+/* A rank that is known to save may take longer than the timeout. */
+static void test_saving(void **state) {
+  (void)state;
+  for (size_t b = 0; b < BACKENDS; b++) {
+    char arguments[128];
+    snprintf(arguments, sizeof arguments, "%s slow=0@5 timeout=1.5", backends[b]);
+    Run r = job(3, arguments);
+    run_expect_code(&r, 0);
+    run_expect(&r, "loop done", 3);
+    run_free(&r);
+  }
+}
+
+static void test_other_program(void **state) {
+  (void)state;
+  for (int odd = 1; odd < 3; odd++) {
+    char arguments[128], text[128];
+    snprintf(arguments, sizeof arguments, "text=%d:learning_rate=0.2 timeout=60", odd);
+    snprintf(text, sizeof text,
+             "rank %d runs another program: learning_rate is 0.2 on rank %d and 0.1 on rank 0", odd,
+             odd);
+    Run r = job(3, arguments);
+    run_expect_code(&r, 4);
+    run_expect(&r, text, 3);
+    assert_true(r.seconds < 5);
+    run_free(&r);
+  }
+}
+
+/* Signals to the launcher reach the ranks; its death ends them. */
+static void test_launcher_signals(void **state) {
+  (void)state;
+  static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGKILL};
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    char command[256];
+    snprintf(command, sizeof command, "%s --nproc-per-node 3 do=loop hang=1@2 timeout=5%zu",
+             DIST_RANK, i);
+    Run r = run_start(command, NULL);
+    while (run_processes(strstr(command, "do=loop")) < 4) usleep(1000); /* polls: they do start */
+    kill(r.pid, signals[i]);
+    run_finish(&r, LIMIT);
+    if (r.code == 0 || r.code == -1) fail_msg("signal %d: code %d", signals[i], r.code);
+    assert_true(r.seconds < 10);
+    run_expect_gone(strstr(command, "do=loop"));
+    run_free(&r);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_killed),           cmocka_unit_test(test_failed),
+      cmocka_unit_test(test_stopped),          cmocka_unit_test(test_hanging),
+      cmocka_unit_test(test_saving),           cmocka_unit_test(test_other_program),
+      cmocka_unit_test(test_launcher_signals),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
