@@ -1,6 +1,6 @@
-/* Loop nests: building, sharing and printing. Index nodes are shared throughout a nest, instructions
-   and pulled values within a stage (a stage's loops do not enclose another's instructions).
-   Pulling itself is in ops/pull.c, index algebra in nest_index.c. */
+/* Loop nests: building, sharing and printing. Index nodes are shared throughout a nest,
+   instructions and pulled values within a stage (a stage's loops do not enclose another's
+   instructions). Pulling itself is in ops/pull.c, index algebra in nest_index.c. */
 #include "nest.h"
 #include "die.h"
 #include "nest_memo.h"

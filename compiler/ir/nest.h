@@ -1,28 +1,34 @@
-/* Loop nests: what a fused kernel computes, in a form that knows no target.
-   Made by plan/fuse from graph values: a nest *pulls* its roots, and ops lower themselves by pulling
-   their inputs at transformed indices (`op_def->lower`), until a value that lies in memory is loaded.
-   So views (permute, slice, expand, pad ...) cost index arithmetic and no pass over memory.
+/* Loop nests: what a fused kernel computes, in a form that knows no target. Made by plan/ from graph
+   values: a nest *pulls* its roots, and ops lower themselves by pulling their inputs at transformed
+   indices (`op_def->lower`), until a value that lies in memory is loaded. So views (permute, slice,
+   expand, pad ...) cost index arithmetic and no pass over memory.
 
-   A kernel is: outer loops (shared), then stages one after another, each with inner loops of its own.
+   A kernel is: outer loops (shared), then stages one after another, each with inner loops of its
+   own.
+
      for rows { stage 0: m = max over columns;  stage 1: s = sum exp(x - m);  stage 2: y = ... }
+
    A value that a stage leaves per outer index is kept in a scalar (row value) for later stages.
 
    A root reduces over every loop around it (outer loops and those of its stage) that does not occur
    in its ix; call these R.
-   * R empty: stored in the innermost body.
-   * max, argmax: R is the last loops of the stage, exactly. argmax: the position among the reduced
+
+   - R empty: stored in the innermost body.
+   - max, argmax: R is the last loops of the stage, exactly. argmax: the position among the reduced
      loops, row-major; the first of equals.
-   * sum: R holds all outer loops or none. The last loops of the stage that are in R are summed in a
-     scalar; if that is all of R, the scalar is the result. Otherwise a kept loop lies inside a reduced
-     one (column sums: for rows { for columns { out[j] += t } }): memory at ix accumulates, cleared
-     before the outermost reduced loop. With no kept loop at all the accumulator is one scalar.
-   Loops that all roots of a stage reduce over are flagged `reduce`. Loops of extent 1 are left out and
+   - sum: R holds all outer loops or none. The last loops of the stage that are in R are summed in a
+     scalar; if that is all of R, the scalar is the result. Otherwise a kept loop lies inside a
+     reduced one (column sums: for rows { for columns { out[j] += t } }): memory at ix accumulates,
+     cleared before the outermost reduced loop. With no kept loop at all the accumulator is one
+     scalar.
+
+   Loops that all roots of a stage reduce over are flagged `reduce`. Loops of extent 1 are left out,
    their index is the constant 0. A stage may have no loops (something per outer index).
+
    INST_row names a root of an earlier stage that was left per outer index (its ix is over the outer
-   loops only), also if it was stored as well.
-   The instructions of a stage belong to that stage alone; nothing but row values and memory crosses.
-   Within a stage all instructions come before the stores of the same iteration: a value may be updated
-   in place (buffers, optimizer state). */
+   loops only), also if it was stored as well. The instructions of a stage belong to that stage
+   alone; nothing but row values and memory crosses. Within a stage all instructions come before the
+   stores of the same iteration: a value may be updated in place (buffers, optimizer state). */
 #ifndef IR_NEST_H
 #define IR_NEST_H
 #include "ir.h"
@@ -35,7 +41,7 @@ typedef uint32_t NestTemp;  /* a scalar; 0 = none */
 typedef enum IxKind { IX_const, IX_loop, IX_add, IX_mul, IX_div, IX_mod, IX_temp } IxKind;
 typedef struct Ix {
   IxKind kind;
-  Dim value; /* const; mul, div, mod: right-hand side; temp: the index is below it */
+  Dim value;             /* const; mul, div, mod: right-hand side; temp: the index is below it */
   uint32_t loop;         /* loop: number in Nest.loops */
   NestIndex left, right; /* add: both; mul, div, mod: left */
   NestTemp temp;         /* index computed from data (gather, rows) */

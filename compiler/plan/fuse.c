@@ -1,8 +1,8 @@
 /* Which values lie in memory. In: a prepared graph. Out: Fuser.memory, keep, base.
-   In memory are: sources, outputs, operands and results of library calls, reductions, and what several
-   roots read and what costs more to compute again than to store and load: a function that is not
-   cheap, or one that reads more than one full-size value. Everything else is pulled into its users.
-   Draws are computed again: counter-based, the same numbers. */
+   In memory are: sources, outputs, operands and results of library calls, reductions, and what
+   several roots read and what costs more to compute again than to store and load: a function that
+   is not cheap, or one that reads more than one full-size value. Everything else is pulled into its
+   users. Draws are computed again: counter-based, the same numbers. */
 #include "fuse.h"
 #include "die.h"
 #include "op.h"
@@ -86,8 +86,8 @@ static int64_t size_of(const Graph *g, Val v) {
   return type_elements_at(value_at(g, v)->type, SAMPLE_BATCH);
 }
 
-/* For every value: the one root that pulls it, or MANY; how often its users count it; whether a user
-   reads each of its elements many times. */
+/* For every value: the one root that pulls it, or MANY; how often its users count it; whether a
+   user reads each of its elements many times. */
 #define MANY UINT32_MAX
 typedef struct Use {
   Val root;

@@ -39,8 +39,8 @@ void fuse_decide(Fuser *f, const Prepared *p);
 /* Groups roots into kernels, builds their nests, drops roots that nobody outside reads. */
 void fuse_group(Fuser *f);
 
-/* The loops that a root runs over: dimensions of its shape (a reduction: of its input) without those
-   of size 1; max and argmax: reduced ones last. */
+/* The loops that a root runs over: dimensions of its shape (a reduction: of its input) without
+   those of size 1; max and argmax: reduced ones last. */
 typedef struct Domain {
   int n;
   int axis[IR_MAX_RANK]; /* dimension of the shape */
@@ -49,13 +49,14 @@ typedef struct Domain {
 } Domain;
 Domain fuse_domain(const Graph *g, Val root);
 int fuse_outer_default(const Graph *g, Val root);
-/* The nest of these roots (topological order) with `outer` outer loops; NULL when they do not fit in
-   one kernel in that way. */
+/* The nest of these roots (topological order) with `outer` outer loops; NULL when they do not fit
+   in one kernel in that way. */
 Nest *fuse_build(Fuser *f, const Val *roots, uint32_t n, int outer);
 
 /* A source that lies in memory from the start (a field, a parameter, a buffer). */
 bool fuse_is_resident(const Graph *g, Val v);
-/* Is this source overwritten by that output? (a buffer; in an optimizer's graph p and its states) */
+/* Is this source overwritten by that output? (a buffer; in an optimizer's graph p and its states)
+ */
 bool fuse_overwrites(const Graph *g, const Output *o, Val source);
 /* Values in memory that v is computed from, each once, appended to out. */
 typedef VEC(Val) ValList;
@@ -75,10 +76,11 @@ void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options);
 void plan_memory(Program *p, Arena *a);
 /* Names of values, unique within the program; job: names of leaves and fields, may be NULL. */
 void plan_name_values(Program *p, Arena *a, const Job *job);
-/* Names of kernels, unique among those in `taken` (which grows); equal keys get equal names. */
+/* Names of nests, unique among those in `taken` (which grows); equal keys get equal names. A call
+   has the name of its value. */
 typedef struct KernelName {
   const char *name;
-  uint64_t key; /* 0: a call */
+  uint64_t key;
 } KernelName;
 typedef VEC(KernelName) KernelNames;
 void plan_name_kernels(Program *p, Arena *a, KernelNames *taken);
@@ -88,7 +90,8 @@ uint64_t plan_nest_key(const Program *p, const Kernel *k);
 void plan_layout(Plan *plan);
 uint64_t plan_hash(const Plan *plan);
 int64_t plan_call_flops(const Program *p, const Kernel *k); /* products, at the largest batch */
-/* Values that a nest computes by itself: ops of its roots and what it pulls, in topological order. */
+/* Values that a nest computes by itself: ops of its roots and what it pulls, in topological order.
+ */
 void plan_pulled(const Program *p, const Kernel *k, Arena *a, ValList *out);
 
 enum { PLAN_ALIGN = 64, PLAN_ALIGN_ELEMENTS = 16 };

@@ -1,10 +1,10 @@
-/* Which roots share a kernel. In: the decided values, in topological order. Out: Fuser.items, each with
-   its nest, in an order that respects dependences.
+/* Which roots share a kernel. In: the decided values, in topological order. Out: Fuser.items, each
+   with its nest, in an order that respects dependences.
 
    A root joins the kernel that computes the last thing it reads, or a later one that reads what it
-   reads, if both fit into one nest (nest_build.c says whether they do). Afterwards roots that nobody
-   outside their stage reads are dropped (pulled instead), and those that stay within one outer index
-   are kept in scalars. */
+   reads, if both fit into one nest (nest_build.c says whether they do). Afterwards roots that
+   nobody outside their stage reads are dropped (pulled instead), and those that stay within one
+   outer index are kept in scalars. */
 #include "die.h"
 #include "fuse.h"
 #include "op.h"
@@ -32,8 +32,8 @@ static int32_t new_item(Fuser *f, Val v, bool is_call) {
   return f->item_of[v];
 }
 
-/* Worth sharing loops: both read the same data (parameters are small or not read along), or both are
-   single numbers. */
+/* Worth sharing loops: both read the same data (parameters are small or not read along), or both
+   are single numbers. */
 static bool has_common_load(const Fuser *f, const Item *item, const ValList *loads) {
   for (uint32_t i = 0; i < loads->len; i++) {
     const Value *x = value_at(f->g, loads->at[i]);

@@ -1,5 +1,5 @@
-/* Structural key of a nest: two kernels with equal keys can be one function. In: a kernel of a program
-   with homes set. Out: a hash of its text with memory named by order of first use. */
+/* Structural key of a nest: two kernels with equal keys can be one function. In: a kernel of a
+   program with homes set. Out: a hash of its text with memory named by order of first use. */
 #include "fuse.h"
 #include "op.h"
 

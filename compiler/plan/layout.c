@@ -1,6 +1,6 @@
-/* The one memory layout: trained tensors in the order in which their gradients become ready, each at a
-   multiple of 64 bytes; frozen ones and buffers in arenas of their own; buckets as ranges of that
-   order; the hash that ranks compare before the first collective. */
+/* The one memory layout: trained tensors in the order in which their gradients become ready, each
+   at a multiple of 64 bytes; frozen ones and buffers in arenas of their own; buckets as ranges of
+   that order; the hash that ranks compare before the first collective. */
 #include "die.h"
 #include "fuse.h"
 #include "op.h"

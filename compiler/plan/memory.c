@@ -1,6 +1,6 @@
-/* Offsets in the activation block. In: places with lifetimes (in kernel numbers, both ends included).
-   Out: offset and bytes of every HOME_block value at the program's largest batch; block_bytes.
-   Largest first, each at the lowest offset that is free during its whole life. */
+/* Offsets in the activation block. In: places with lifetimes (in kernel numbers, both ends
+   included). Out: offset and bytes of every HOME_block value at the program's largest batch;
+   block_bytes. Largest first, each at the lowest offset that is free during its whole life. */
 #include "die.h"
 #include "fuse.h"
 #include <stdlib.h>

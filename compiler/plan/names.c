@@ -1,5 +1,6 @@
 /* Names for the emitted text: C identifiers made of scopes and ops. In: a scheduled program. Out:
-   names of values (unique in the program) and of kernels (unique in the plan; equal kernels share). */
+   names of values (unique in the program) and of kernels (unique in the plan; equal kernels share).
+ */
 #include "fuse.h"
 #include "op.h"
 #include <ctype.h>
@@ -175,8 +176,8 @@ void plan_name_kernels(Program *p, Arena *a, KernelNames *taken) {
     Kernel *k = &p->kernels.at[i];
     const char *base = identifier(a, k->nest ? nest_name(p, k, a, forward) : call_name(p, k, a));
     const char *name = base;
-    bool again = false;
-    for (uint32_t t = 0; t < taken->len && k->nest; t++) {
+    bool again = !k->nest; /* a call is no function of its own */
+    for (uint32_t t = 0; t < taken->len && !again; t++) {
       if (taken->at[t].key != k->key) continue;
       name = taken->at[t].name;
       again = true;
@@ -188,6 +189,6 @@ void plan_name_kernels(Program *p, Arena *a, KernelNames *taken) {
       name = arena_printf(a, "%s_%d", base, number);
     }
     k->name = text_intern(name);
-    if (!again) vec_push(a, taken, (KernelName){k->name, k->nest ? k->key : 0});
+    if (!again) vec_push(a, taken, (KernelName){k->name, k->key});
   }
 }

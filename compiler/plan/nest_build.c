@@ -1,11 +1,11 @@
 /* The nest of one kernel. In: roots that are to share loops. Out: a nest, or NULL when a root reads
    what the kernel has not computed yet at that point.
 
-   Every root has a domain: the loops over its shape, for a reduction over that of its input. The first
-   `outer` loops are shared by all roots; those left form stages. A root that reads another root of the
-   kernel comes in a later stage and may read it only at the same outer index; if both have the same
-   domain and neither waits for a reduction, they share a stage and the first is pulled into the
-   second as the same temp. */
+   Every root has a domain: the loops over its shape, for a reduction over that of its input. The
+   first `outer` loops are shared by all roots; those left form stages. A root that reads another
+   root of the kernel comes in a later stage and may read it only at the same outer index; if both
+   have the same domain and neither waits for a reduction, they share a stage and the first is
+   pulled into the second as the same temp. */
 #include "die.h"
 #include "fuse.h"
 #include "op.h"

@@ -1,4 +1,5 @@
-/* The plan of a job. In: a job after all passes. Out: its programs, memory layout, buckets, names. */
+/* The plan of a job. In: a job after all passes. Out: its programs, memory layout, buckets, names.
+ */
 #include "plan.h"
 #include "diag.h"
 #include "die.h"

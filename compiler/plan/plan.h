@@ -37,9 +37,8 @@ typedef struct Kernel {
      memory, and the kind of home that is written; not names, values, offsets. Kernels with equal
      keys have reads and writes in corresponding order. */
   uint64_t key;
-  Val call; /* call: the value of a library op (matmul, rows_grad ...) */
-  bool
-      accumulate; /* writes a gradient (HOME_grad): such roots add on micro-batches after the first */
+  Val call;                 /* call: the value of a library op (matmul, rows_grad ...) */
+  bool accumulate;          /* writes a gradient: adds to it on micro-batches after the first */
   VEC(Val) reads, writes;   /* nest: in order of first use / of roots; bases, never aliases */
   VEC(int32_t) grads_ready; /* leaves whose gradient is complete after this kernel */
   const char *name;         /* base for the C function: "bias_relu" */

@@ -2,9 +2,10 @@
    - every output is a value of its own, computed by an op: nothing is read from the memory of an
      accumulated output, no memory is written for two outputs;
    - products read transposed operands through ta and tb;
-   - the mask of a relu's gradient reads the saved activation (x <= 0 exactly where relu(x) <= 0, NaN
-     included), so that the product in front of it need not be kept or computed again;
-   - a buffer whose old value is read by others gets its new one at the end, by a copy from scratch. */
+   - the mask of a relu's gradient reads the saved activation (x <= 0 exactly where relu(x) <= 0,
+   NaN included), so that the product in front of it need not be kept or computed again;
+   - a buffer whose old value is read by others gets its new one at the end, by a copy from scratch.
+ */
 #include "die.h"
 #include "fuse.h"
 #include "op.h"
@@ -103,7 +104,8 @@ static Val identity(Graph *g, Val v) {
   return ir_must(g, OP_detach, &v, 1, NULL, x.at, x.scope);
 }
 
-/* An output that only reshapes a result is that result: same elements, same order, simpler loops. */
+/* An output that only reshapes a result is that result: same elements, same order, simpler loops.
+ */
 static Val see_through_reshape(const Graph *g, uint32_t *uses, const uint32_t *times, Val v) {
   while (value_at(g, v)->op == OP_reshape && uses[v] == 0 && times[v] == 0) {
     Val in = value_at(g, v)->in[0];

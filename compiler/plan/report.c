@@ -1,5 +1,5 @@
-/* `ddpc plan`: what was decided, as tables for people. In: a plan. Out: text; the driver adds what only
-   the data can tell (steps per epoch). */
+/* `ddpc plan`: what was decided, as tables for people. In: a plan. Out: text; the driver adds what
+   only the data can tell (steps per epoch). */
 #include "fuse.h"
 #include "op.h"
 #include <stdarg.h>
@@ -36,13 +36,15 @@ static void print_table(Text *out, const Table *t) {
   }
   for (uint32_t i = 0; i < t->cells.len; i++) {
     int c = (int)i % t->columns, pad = width[c] - width_of(t->cells.at[i]);
-    bool last = c == t->columns - 1, right = t->align[c] == 'r';
-    text_addf(out, "%s%*s", c == 0 ? "  " : "  ", right ? pad : 0, "");
+    bool right = t->align[c] == 'r';
+    text_addf(out, "  %*s", right ? pad : 0, "");
     text_add(out, t->cells.at[i]);
-    if (last)
-      text_add(out, "\n");
-    else if (!right)
-      text_addf(out, "%*s", pad, "");
+    if (c < t->columns - 1) {
+      text_addf(out, "%*s", right ? 0 : pad, "");
+      continue;
+    }
+    while (out->len && out->at[out->len - 1] == ' ') out->at[--out->len] = 0;
+    text_add(out, "\n");
   }
 }
 
@@ -60,8 +62,8 @@ static const char *grouped(Arena *a, int64_t n) {
 }
 
 static const char *amount(Arena *a, int64_t bytes) {
-  if (bytes < 10 * 1024) return arena_printf(a, "%s B", grouped(a, bytes));
-  if (bytes < 10 * 1024 * 1024) return arena_printf(a, "%.1f KiB", (double)bytes / 1024);
+  if (bytes < 1024) return arena_printf(a, "%lld B", (long long)bytes);
+  if (bytes < 1024 * 1024) return arena_printf(a, "%.1f KiB", (double)bytes / 1024);
   if (bytes < (int64_t)10 << 30) return arena_printf(a, "%.1f MiB", (double)bytes / 1048576);
   return arena_printf(a, "%.2f GiB", (double)bytes / 1073741824);
 }
@@ -127,17 +129,24 @@ static void print_parameters(Text *out, const Plan *plan, Arena *a) {
   print_table(out, &t);
 }
 
-static void print_memory(Text *out, const Plan *plan, Arena *a) {
+static const char *arena_name(const Plan *plan, const PlanArena *x, Arena *a) {
   static const char *const role[] = {"parameters",  "gradients", "optimizer state",
                                      "bf16 copies", "frozen",    "buffers"};
+  const Job *job = plan->job;
+  bool named = job->optimizers.len == 1 && x->role == ARENA_state;
+  if (named) return job->optimizers.at[0].states.at[x->state];
+  return x->role == ARENA_state ? arena_printf(a, "optimizer state %d", (int)x->state + 1)
+                                : role[x->role];
+}
+
+static void print_memory(Text *out, const Plan *plan, Arena *a) {
   Table t = {.a = a, .columns = 5, .align = "llrrl"};
   row(&t, "what", "dtype", "elements", "bytes", "");
   int64_t total = 0;
   for (uint32_t i = 0; i < plan->arenas.len; i++) {
     const PlanArena *x = &plan->arenas.at[i];
     int64_t bytes = x->elements * dtype_bytes(x->dtype);
-    const char *name = x->role == ARENA_state ? arena_printf(a, "optimizer state %d", x->state + 1)
-                                              : role[x->role];
+    const char *name = arena_name(plan, x, a);
     total += bytes;
     row(&t, name, dtype_name(x->dtype), grouped(a, x->elements), grouped(a, bytes),
         amount(a, bytes));
@@ -211,10 +220,11 @@ static const char *ready_text(const Plan *plan, const Kernel *k, Arena *a) {
 static void print_kernels(Text *out, const Plan *plan, const Program *p, const char *what,
                           Arena *a) {
   if (!p->g) return;
-  Table t = {.a = a, .columns = 5, .align = "rllll"};
+  bool trains = p == &plan->train;
+  Table t = {.a = a, .columns = trains ? 5 : 4, .align = "rllll"};
   int64_t flops = 0;
   uint32_t products = 0;
-  row(&t, "", "kernel", "computes", "line", "gradients complete");
+  row(&t, "", "kernel", "computes", "line", "completes the gradient of");
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
     flops += plan_call_flops(p, k);

@@ -1,7 +1,7 @@
-/* Order of kernels and homes of values. In: the fuser's items. Out: Program.kernels with what they read,
-   write and complete; Program.places without offsets and names.
-   Kernels keep the order of the graph, except that whatever completes a gradient runs as soon as its
-   operands are there: the all-reduce of the late layers then overlaps with the rest of backward. */
+/* Order of kernels and homes of values. In: the fuser's items. Out: Program.kernels with what they
+   read, write and complete; Program.places without offsets and names. Kernels keep the order of the
+   graph, except that whatever completes a gradient runs as soon as its operands are there: the
+   all-reduce of the late layers then overlaps with the rest of backward. */
 #include "die.h"
 #include "fuse.h"
 #include "op.h"

@@ -30,8 +30,8 @@ static void rule(void **state) {
   expect((int64_t[]){1, 1, 1, 1, 1}, 5, 2, 2, (int32_t[]){2, 4, 5}, 3);
 }
 
-/* 512-512-1024-512-8 with one LayerNorm, gradients from the last layer to the first: what PyTorch 2.15
-   does from its second step on was traced as 528,904 elements, then 788,992. */
+/* 512-512-1024-512-8 with one LayerNorm, gradients from the last layer to the first: what
+   PyTorch 2.15 does from its second step on was traced as 528,904 elements, then 788,992. */
 static void traced(void **state) {
   (void)state;
   const int64_t elements[] = {8,          512 * 8, 512,       512 * 1024, 1024,

@@ -1,6 +1,6 @@
-/* Fused and unfused programs compute what the reference interpreter computes: random graphs, executed
-   as planned, with memory as planned. Also: no two values that are alive together share memory, and
-   fusion does not need more kernels than no fusion. */
+/* Fused and unfused programs compute what the reference interpreter computes: random graphs,
+   executed as planned, with memory as planned. Also: no two values that are alive together share
+   memory, and fusion does not need more kernels than no fusion. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

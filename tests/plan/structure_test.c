@@ -1,7 +1,8 @@
 /* Structure by counts: every cases/NAME.ir begins with lines
      ; expect kernels=7 calls=3 block=4096 stages=5 ready=2,1,0
    Each pair is compared with the plan of the file's graph (at batch 64 in the plan; block is exact
-   bytes; stages: the most of one kernel). The program must also compute what the interpreter says. */
+   bytes; stages: the most of one kernel). The program must also compute what the interpreter says.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
