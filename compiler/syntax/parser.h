@@ -7,11 +7,11 @@
 #include "vec.h"
 
 enum {
-  SOURCE_MAX = 16 << 20,  /* bytes of a file */
-  NESTING_MAX = 256,      /* brackets in brackets */
-  REPORTS_MAX = 100,      /* diagnostics of one file; what follows is mostly noise */
-  NO_TOKEN = UINT32_MAX,
+  SOURCE_MAX = 16 << 20, /* bytes of a file */
+  NESTING_MAX = 256,     /* brackets in brackets */
+  REPORTS_MAX = 100,     /* diagnostics of one file; what follows is mostly noise */
 };
+#define NO_TOKEN UINT32_MAX /* no enumerator: those are int */
 
 typedef struct Token {
   uint16_t kind;       /* T_... of the grammar */
@@ -44,9 +44,9 @@ typedef struct Parse {
   VEC(Comment) comments;
 
   /* parser */
-  TokenVec tokens; /* [0] is T_START_..., the last T_END */
-  uint32_t next;   /* index of the token to be read next */
-  uint32_t last;   /* index of the token read last */
+  TokenVec tokens;  /* [0] is T_START_..., the last T_END */
+  uint32_t next;    /* index of the token to be read next */
+  uint32_t last;    /* index of the token read last */
   uint32_t resumed; /* token at which recovery went on last */
 } Parse;
 
@@ -75,7 +75,7 @@ void scan_bad_character(Parse *p);
 typedef enum WordClass { WORD_none, WORD_reserved, WORD_verb, WORD_opener } WordClass;
 /* How the grammar treats a token of this kind; WORD_none: no keyword. */
 WordClass token_word_class(int kind);
-bool token_is_word(int kind);          /* a name wherever a name is expected */
+bool token_is_word(int kind); /* a name wherever a name is expected */
 bool token_ends_operand(int kind);
 bool token_opens_declaration(const Parse *p, uint32_t token);
 /* The tokens beside this one that take part in the parse; the first and last token end the search. */
