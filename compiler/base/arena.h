@@ -17,6 +17,6 @@ char *arena_printf(Arena *a, const char *format, ...) __attribute__((format(prin
 char *arena_vprintf(Arena *a, const char *format, va_list args);
 
 /* ARENA_NEW(a, Node) -> Node*;  ARENA_ARRAY(a, Node, n) -> Node* */
-#define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
+#define ARENA_NEW(a, T)      ((T *)arena_alloc((a), sizeof(T)))
 #define ARENA_ARRAY(a, T, n) ((T *)arena_alloc((a), sizeof(T) * (size_t)(n)))
 #endif

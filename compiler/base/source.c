@@ -16,10 +16,18 @@ static struct {
 
 uint32_t source_add(const char *path, const char *text, size_t length) {
   if (!sources.arena) sources.arena = arena_new();
-  Source s = {arena_strdup(sources.arena, path), arena_strndup(sources.arena, text, length),
-              length};
+  char *copy = malloc(length + 1);
+  check(copy, "out of memory (%zu bytes)", length);
+  if (length) memcpy(copy, text, length);
+  copy[length] = 0;
+  Source s = {text_intern(path), copy, length};
   vec_push(sources.arena, &sources.list, s);
   return sources.list.len;
+}
+
+void source_drop_last(void) {
+  check(sources.list.len, "no source to drop");
+  free((char *)sources.list.at[--sources.list.len].text); /* ours since source_add */
 }
 
 uint32_t source_read(const char *path) {

@@ -20,13 +20,15 @@ typedef struct Source {
 uint32_t source_add(const char *path, const char *text, size_t length);
 /* Reads a file and registers it; 0 when it cannot be read (errno says why). */
 uint32_t source_read(const char *path);
+/* Forgets the source registered last; for tests that read many texts. */
+void source_drop_last(void);
 const Source *source_get(uint32_t file);
 
 typedef struct Place {
   const char *path;
-  uint32_t line, column;  /* from 1; column in characters (UTF-8 aware) */
-  const char *line_text;  /* start of that line */
-  size_t line_length;     /* without the line end */
+  uint32_t line, column; /* from 1; column in characters (UTF-8 aware) */
+  const char *line_text; /* start of that line */
+  size_t line_length;    /* without the line end */
 } Place;
 Place source_place(uint32_t file, uint32_t offset);
 static inline Span span_join(Span a, Span b) {
