@@ -337,33 +337,36 @@ static bool inst_uses_ix(const Inst *x) {
   return x->kind == INST_load || x->kind == INST_index || x->kind == INST_random;
 }
 
-void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path) {
-  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
-    const Inst *x = &b->n->insts.at[i];
-    uint32_t d = x->kind == INST_row ? b->n->outer : 0;
-    for (int j = 0; j < inst_inputs(x); j++) {
-      d = max_depth(d, b->depth[x->in[j]]);
-      /* what a condition chooses from, and what a text repeats, is better named */
-      const char *c = x->kind == INST_op ? op_def(x->op)->c : "a ? b : c";
-      uint32_t mentions = x->kind == INST_cast ? 1 : op_mentions(c, j);
-      b->uses[x->in[j]] += mentions ? mentions : 1;
-    }
-    if (x->guard) b->uses[x->guard]++;
-    if (x->guard) d = max_depth(d, b->depth[x->guard]);
-    if (inst_uses_ix(x)) {
-      index_count(b, x->ix);
-      d = max_depth(d, index_depth(b, x->ix, path));
-    }
-    if (x->kind == INST_random) {
-      index_count(b, x->ix2);
-      d = max_depth(d, index_depth(b, x->ix2, path));
-    }
-    b->depth[i] = d;
+static uint32_t depth_of(const Body *b, const Inst *x, const LoopPath *path) {
+  uint32_t d = x->kind == INST_row ? b->n->outer : 0;
+  for (int j = 0; j < inst_inputs(x); j++) d = max_depth(d, b->depth[x->in[j]]);
+  if (x->guard) d = max_depth(d, b->depth[x->guard]);
+  if (inst_uses_ix(x)) d = max_depth(d, index_depth(b, x->ix, path));
+  if (x->kind == INST_random) d = max_depth(d, index_depth(b, x->ix2, path));
+  return d;
+}
+
+/* What a text repeats counts as often as it stands there: it is better named. */
+static void count_inputs(Body *b, const Inst *x) {
+  for (int j = 0; j < inst_inputs(x); j++) {
+    const char *c = x->kind == INST_op ? op_def(x->op)->c : "a ? b : c";
+    uint32_t mentions = x->kind == INST_cast ? 1 : op_mentions(c, j);
+    b->uses[x->in[j]] += mentions ? mentions : 1;
   }
+  if (x->guard) b->uses[x->guard]++;
+  if (inst_uses_ix(x)) index_count(b, x->ix);
+  if (x->kind == INST_random) index_count(b, x->ix2);
+}
+
+void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path) {
+  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++)
+    b->depth[i] = depth_of(b, &b->n->insts.at[i], path);
   for (uint32_t i = s->first_root; i < s->first_root + s->roots; i++) {
     b->uses[b->n->roots.at[i].temp]++;
     index_count(b, b->n->roots.at[i].ix);
   }
+  for (uint32_t i = s->first_inst + s->insts; i-- > s->first_inst;) /* users stand behind */
+    if (b->uses[i]) count_inputs(b, &b->n->insts.at[i]);
 }
 
 /* Is this the only user, at the same level, and not under a condition that would make the load
@@ -402,8 +405,9 @@ static void write_draw_row(Body *b, const Inst *x, const LoopPath *path, uint32_
 void scalar_statements(Body *b, const Stage *s, const LoopPath *path, uint32_t depth) {
   for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     const Inst *x = &b->n->insts.at[i];
+    if (!b->uses[i]) continue;
     if (x->kind == INST_random) write_draw_row(b, x, path, depth);
-    if (b->depth[i] != depth || b->scalar[i].text || !b->uses[i]) continue;
+    if (b->depth[i] != depth || b->scalar[i].text) continue;
     Scalar e = inst_expr(b, x);
     b->scalar[i] = e;
     if (!stays_inline(b, s, i, &e)) scalar_name(b, i);

@@ -324,7 +324,8 @@ void tables_write_job(Emit *e, Text *out) {
   text_add(out, ",\n    .march = ");
   write_string(out, e->options->march, "");
   text_addf(out,
-            ",\n    .cpu = DDP_CPU_COMPILED,\n    .spec = spec,\n    .spec_hash = 0x%016llxu,\n    .plan_hash = 0x%016llxu,\n",
+            ",\n    .cpu = DDP_CPU_COMPILED,\n    .spec = spec,\n    .spec_hash = 0x%016llxu,\n    "
+            ".plan_hash = 0x%016llxu,\n",
             (unsigned long long)job->spec_hash, (unsigned long long)plan->hash);
   struct {
     const char *name, *table;
