@@ -1,6 +1,7 @@
 /* Calls: functions are inlined, modules give descriptions, instances run their forward. */
 #include "call.h"
 #include "builtin.h"
+#include "expr.h"
 #include "signature.h"
 #include <string.h>
 
@@ -14,6 +15,7 @@ static bool enter(Eval *e, CallGuard *g, Frame frame, const char *scope) {
     eval_report(e, DIAG_E0519, frame.at, "calls are nested more than %d deep", DEPTH_LIMIT);
     return false;
   }
+  if (!count_work(e, frame.at)) return false;
   e->frame = &g->frame;
   if (e->build) e->scope = graph_scope(e->build->graph, e->scope, text_intern(scope));
   return true;

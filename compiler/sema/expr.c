@@ -66,6 +66,15 @@ static Datum eval_name(Eval *e, const Expr *x, Env *env) {
   return datum_error();
 }
 
+/* A name where a value is needed. */
+static Datum value_name(Eval *e, const Expr *x, Env *env) {
+  Datum d = eval_name(e, x, env);
+  if (d.kind != DATUM_namespace) return d;
+  eval_report(e, DIAG_E0311, x->span, "`%s` is an import; its names are read with a dot",
+              x->as.name.text);
+  return datum_error();
+}
+
 /* ---------- members ---------- */
 
 static Datum instance_member(Eval *e, Instance *i, const char *name, Span at) {
@@ -142,7 +151,8 @@ static bool settings_member(Eval *e, const Expr *x, Env *env, Datum *out) {
 static Datum eval_member(Eval *e, const Expr *x, Env *env) {
   Datum d;
   if (settings_member(e, x, env, &d)) return d;
-  Datum object = eval_expr(e, x->as.member.object, env);
+  const Expr *before = x->as.member.object;
+  Datum object = before->kind == EXPR_name ? eval_name(e, before, env) : eval_expr(e, before, env);
   return member_of(e, object, x->as.member.name, x->as.member.name_span);
 }
 
@@ -283,7 +293,7 @@ static bool comprehend(Eval *e, const Expr *x, uint32_t depth, Env *env, Collect
   if (!loop_lists(e, loop, env, lists)) return false;
   for (uint32_t turn = 0; turn < lists[0].len; turn++) {
     Env *inner = env_new(e->arena, env, NULL);
-    if (!loop_bind(e, loop, lists, turn, inner)) return false;
+    if (!count_work(e, x->span) || !loop_bind(e, loop, lists, turn, inner)) return false;
     if (!comprehend(e, x, depth + 1, inner, out)) return false;
   }
   return true;
@@ -347,7 +357,7 @@ Datum eval_expr(Eval *e, const Expr *x, Env *env) {
   case EXPR_none:
     return datum_none();
   case EXPR_name:
-    return eval_name(e, x, env);
+    return value_name(e, x, env);
   case EXPR_unary:
     return fold_unary(e, x->as.unary.op, eval_expr(e, x->as.unary.operand, env), x->span);
   case EXPR_binary:

@@ -14,6 +14,8 @@ Datum eval_subscript(Eval *e, const Expr *x, Env *env);
 bool iterate(Eval *e, Datum d, Span at, DatumList *out);
 /* Evaluates the lists of a loop (lists: one per iterable), all equally long. */
 bool loop_lists(Eval *e, const Loop *loop, Env *env, DatumList *lists);
+/* Counts statements, turns and calls against the limit of 1,000,000; false when it is reached. */
+bool count_work(Eval *e, Span at);
 /* Names of one turn. */
 bool loop_bind(Eval *e, const Loop *loop, const DatumList *lists, uint32_t turn, Env *env);
 

@@ -2,6 +2,7 @@
 #include "fold.h"
 #include "op.h"
 #include <math.h>
+#include <string.h>
 
 static const OpKind op_of_binary[] = {
     [BIN_add] = OP_add,
@@ -139,8 +140,12 @@ static Datum dims_undecided(Eval *e, BinaryOp op, Dim a, Dim b, Span at) {
   text_addf(&t, " %s ", ast_binary_text(op));
   dim_print(&t, b);
   bool equality = op == BIN_eq || op == BIN_ne;
-  eval_report(e, equality ? DIAG_E0409 : DIAG_E0508, at,
-              "`%s` depends on the size of the batch, which is not known while compiling", t.at);
+  if (e->need && !strcmp(e->need, "require "))
+    eval_report(e, DIAG_E0716, at, "`require` on the size of the batch (`%s`) is not supported yet",
+                t.at);
+  else
+    eval_report(e, equality ? DIAG_E0409 : DIAG_E0508, at,
+                "`%s` depends on the size of the batch, which is not known while compiling", t.at);
   text_free(&t);
   return datum_error();
 }

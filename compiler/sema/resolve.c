@@ -248,6 +248,12 @@ static void make_target(Resolver *r, Names *names, const Name *t) {
     k->uses++;
   } else if (k->kind == KNOWN_param) {
     diag_report(DIAG_E0610, t->span, "`%s` is a parameter; only the optimizer changes it", key);
+  } else if (k->kind == KNOWN_member) {
+    if (k->module)
+      diag_report(DIAG_E0610, t->span, "`%s` is a module; `forward` cannot assign it", key);
+    else
+      diag_report(DIAG_E0305, t->span, "local `%s` takes the name of a member", key);
+    diag_note(k->at, "the member");
   } else if (k->kind == KNOWN_index) {
     k->kind = KNOWN_local;
     k->exempt = true;

@@ -23,6 +23,7 @@ typedef struct Known {
   int inputs;   /* size: times in types of inputs */
   bool exempt;  /* never reported as unused */
   bool half;    /* made in one branch of an `if` that is over */
+  bool module;  /* member that is made by a call of a capital name */
   bool not_yet; /* declared further down */
 } Known;
 

@@ -21,12 +21,16 @@ static void dim_expr(Resolver *r, Names *names, const Expr *x, bool result) {
     return;
   }
   switch (x->kind) {
-  case EXPR_unary: dim_expr(r, names, x->as.unary.operand, result); return;
+  case EXPR_unary:
+    dim_expr(r, names, x->as.unary.operand, result);
+    return;
   case EXPR_binary:
     dim_expr(r, names, x->as.binary.left, result);
     dim_expr(r, names, x->as.binary.right, result);
     return;
-  default: resolve_expr(r, names, x); return;
+  default:
+    resolve_expr(r, names, x);
+    return;
   }
 }
 
@@ -54,8 +58,7 @@ static void resolve_type(Resolver *r, Names *names, const TypeExpr *t, bool resu
   for (uint32_t i = 0; i < t->dims.len; i++) {
     const Expr *x = t->dims.at[i].value;
     if (!x) {
-      if (++runs == 2)
-        diag_report(DIAG_E0407, t->dims.at[i].span, "more than one `...` in a type");
+      if (++runs == 2) diag_report(DIAG_E0407, t->dims.at[i].span, "more than one `...` in a type");
     } else if (x->kind == EXPR_name && x->as.name.text[0] == '_') {
       continue;
     } else if (resolve_is_size(r, names, x)) {
@@ -84,7 +87,15 @@ static void resolve_formals(Resolver *r, Names *names, FormalList formals) {
   for (uint32_t i = 0; i < formals.len; i++) resolve_type(r, names, formals.at[i].type, false);
 }
 
+/* Optimizers may have kernels; those of functions and layers are chosen by later compilers only. */
+static void refuse_kernel(const Resolver *r, const char *kernel, Span at) {
+  if (!kernel || r->file->library) return;
+  diag_report(DIAG_E0716, at, "`@kernel` on functions and `forward` is not supported yet");
+  diag_help("without it the body is compiled");
+}
+
 static void resolve_step(Resolver *r, Names *outer, const Step *s) {
+  refuse_kernel(r, s->kernel, s->kernel_span);
   Names *names = names_new(r, outer);
   resolve_formals(r, names, s->formals);
   resolve_type(r, names, s->result, true);
@@ -117,6 +128,16 @@ static void announce_members(Resolver *r, Names *names, MemberList members) {
   }
 }
 
+/* By the look of it: `Linear(...)`, or a list of such. */
+static bool makes_module(const Expr *x) {
+  if (x->kind == EXPR_comprehension) return makes_module(x->as.comprehension.value);
+  if (x->kind == EXPR_list) return x->as.items.len && makes_module(x->as.items.at[0]);
+  if (x->kind != EXPR_call) return false;
+  const Expr *callee = x->as.call.callee;
+  if (callee->kind == EXPR_name) return size_like(callee->as.name.text);
+  return callee->kind == EXPR_member && size_like(callee->as.member.name);
+}
+
 static void make_member(Resolver *r, Names *module, Names *here, const Member *m) {
   const char *key = resolve_name_key(r, here, &m->name);
   /* In a loop constants belong to the turn, members with an index to the module. */
@@ -126,6 +147,7 @@ static void make_member(Resolver *r, Names *module, Names *here, const Member *m
   if (!k) k = names_define(r, home, key, member_kind(m), m->name.span);
   k->kind = member_kind(m);
   k->not_yet = false;
+  k->module = m->kind == MEMBER_assign && makes_module(m->value);
   if (m->name.index) k->at = m->name.span;
 }
 
@@ -163,12 +185,17 @@ static void resolve_members(Resolver *r, Names *module, Names *here, MemberList 
       resolve_expr(r, here, m->value);
       make_member(r, module, here, m);
       break;
-    case MEMBER_init: path_uses(r, here, &m->left); resolve_expr(r, here, m->value); break;
+    case MEMBER_init:
+      path_uses(r, here, &m->left);
+      resolve_expr(r, here, m->value);
+      break;
     case MEMBER_tie:
       path_uses(r, here, &m->left);
       path_uses(r, here, &m->right);
       break;
-    case MEMBER_require: resolve_expr(r, here, m->value); break;
+    case MEMBER_require:
+      resolve_expr(r, here, m->value);
+      break;
     case MEMBER_for: {
       Names *inner = names_new(r, here);
       resolve_loop(r, here, inner, &m->loop);
@@ -181,7 +208,8 @@ static void resolve_members(Resolver *r, Names *module, Names *here, MemberList 
       resolve_members(r, module, here, m->body);
       resolve_members(r, module, here, m->orelse);
       break;
-    default: break;
+    default:
+      break;
     }
   }
 }
@@ -227,6 +255,7 @@ static void resolve_module(Resolver *r, const Decl *d) {
 }
 
 static void resolve_def(Resolver *r, const Decl *d) {
+  refuse_kernel(r, d->kernel, d->kernel_span);
   Names *names = names_new(r, NULL);
   resolve_formals(r, names, d->formals);
   resolve_type(r, names, d->type, true);
@@ -273,7 +302,8 @@ static void soft_data(Resolver *r, const Decl *d) {
     resolve_expr(r, names, item->value);
     resolve_expr(r, names, item->range);
     soft_type(r, names, item->type);
-    if (item->kind == DATA_let) names_define(r, names, item->name.text, KNOWN_local, item->name.span);
+    if (item->kind == DATA_let)
+      names_define(r, names, item->name.text, KNOWN_local, item->name.span);
     if (item->kind == DATA_field)
       names_define(r, names, item->name.text, KNOWN_index, item->name.span);
     resolve_stmts(r, names, item->body);
@@ -309,15 +339,22 @@ static void resolve_decl(Resolver *r, const Decl *d) {
   r->refers.len = 0;
   r->soft = false;
   switch (d->kind) {
-  case DECL_def: resolve_def(r, d); return;
+  case DECL_def:
+    resolve_def(r, d);
+    return;
   case DECL_module:
-  case DECL_optimizer: resolve_module(r, d); return;
-  case DECL_objective: resolve_objective(r, d); return;
+  case DECL_optimizer:
+    resolve_module(r, d);
+    return;
+  case DECL_objective:
+    resolve_objective(r, d);
+    return;
   case DECL_dataset:
     r->soft = true;
     soft_data(r, d);
     return;
-  default: break;
+  default:
+    break;
   }
   r->soft = true;
   Names *names = names_new(r, NULL);
@@ -341,7 +378,9 @@ static void dotted_expr(Resolver *r, const Expr *x) {
     vec_push(r->arena, &r->dotted, text_intern(x->as.member.name));
     dotted_expr(r, x->as.member.object);
     return;
-  case EXPR_unary: dotted_expr(r, x->as.unary.operand); return;
+  case EXPR_unary:
+    dotted_expr(r, x->as.unary.operand);
+    return;
   case EXPR_binary:
     dotted_expr(r, x->as.binary.left);
     dotted_expr(r, x->as.binary.right);
@@ -353,14 +392,20 @@ static void dotted_expr(Resolver *r, const Expr *x) {
     return;
   case EXPR_call:
     dotted_expr(r, x->as.call.callee);
-    for (uint32_t i = 0; i < x->as.call.args.len; i++)
-      dotted_expr(r, x->as.call.args.at[i].value);
+    for (uint32_t i = 0; i < x->as.call.args.len; i++) dotted_expr(r, x->as.call.args.at[i].value);
     return;
-  case EXPR_index: dotted_expr(r, x->as.index.object); return;
+  case EXPR_index:
+    dotted_expr(r, x->as.index.object);
+    return;
   case EXPR_list:
-  case EXPR_tuple: dotted_list(r, x->as.items); return;
-  case EXPR_comprehension: dotted_expr(r, x->as.comprehension.value); return;
-  default: return;
+  case EXPR_tuple:
+    dotted_list(r, x->as.items);
+    return;
+  case EXPR_comprehension:
+    dotted_expr(r, x->as.comprehension.value);
+    return;
+  default:
+    return;
   }
 }
 
@@ -482,7 +527,8 @@ void resolve_unused(Program *p, File *job) {
     case DECL_param:
       diag_report(DIAG_E0303, d->name.span, "param `%s` is never used", n->name);
       break;
-    default: break;
+    default:
+      break;
     }
   }
 }

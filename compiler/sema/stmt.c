@@ -122,7 +122,7 @@ static void poison(Eval *e, Env *env, NameList targets) {
 
 /* ---------- loops ---------- */
 
-static bool count_statement(Eval *e, Span at) {
+bool count_work(Eval *e, Span at) {
   if (++e->limits->statements <= STATEMENT_LIMIT) return true;
   if (e->limits->statements == STATEMENT_LIMIT + 1)
     eval_report(e, DIAG_E0519, at, "more than 1,000,000 unrolled statements");
@@ -137,7 +137,7 @@ static bool run_for(Eval *e, const Stmt *s, Env *env) {
   Column *columns = ARENA_ARRAY(e->arena, Column, several ? several : 1);
   for (uint32_t turn = 0; turn < turns; turn++) {
     Env *inner = env_new(e->arena, env, NULL);
-    if (!count_statement(e, s->span) || !loop_bind(e, &s->loop, lists, turn, inner)) return false;
+    if (!count_work(e, s->span) || !loop_bind(e, &s->loop, lists, turn, inner)) return false;
     if (!eval_stmts(e, s->body, inner)) return false;
     for (uint32_t k = 0; k < several; k++) {
       Datum d = eval_expr(e, s->yields.at[k], inner);
@@ -217,7 +217,7 @@ bool eval_stmts(Eval *e, StmtList body, Env *env) {
   bool ok = true;
   for (uint32_t i = 0; i < body.len; i++) {
     const Stmt *s = body.at[i];
-    if (!count_statement(e, s->span)) return false;
+    if (!count_work(e, s->span)) return false;
     if (run_stmt(e, s, env)) continue;
     ok = false; /* the rest may hold mistakes of its own */
     if (s->kind == STMT_require) return false;

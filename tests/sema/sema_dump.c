@@ -31,6 +31,7 @@ typedef struct Session {
   int inputs;
   bool training;
   uint32_t source;
+  bool library; /* may do what only the library may: @kernel on functions */
   FILE *out;
 } Session;
 
@@ -261,7 +262,7 @@ static bool same_as(const char *path, const char *got) {
 
 static void run(Session *s, const char *source_text) {
   AstFile *ast = parse_source(s->arena, s->source);
-  s->file = program_add(s->program, ast, false);
+  s->file = program_add(s->program, ast, s->library);
   if (!diag_errors()) resolve_file(s->program, s->file);
   s->env = env_new(s->arena, NULL, s->file);
   char *text = arena_strdup(s->arena, source_text);
@@ -273,8 +274,12 @@ static void run(Session *s, const char *source_text) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2 || argc > 3) return fprintf(stderr, "usage: sema_dump FILE.ddp [OUT]\n"), 2;
-  Session s = {.arena = arena_new(), .training = true};
+  bool library = argc > 1 && !strcmp(argv[1], "--library");
+  argc -= library;
+  argv += library;
+  if (argc < 2 || argc > 3)
+    return fprintf(stderr, "usage: sema_dump [--library] FILE.ddp [OUT]\n"), 2;
+  Session s = {.arena = arena_new(), .training = true, .library = library};
   uint32_t read = source_read(argv[1]);
   if (!read) return perror(argv[1]), 2;
   const char *slash = strrchr(argv[1], '/'); /* the same output from every folder */
