@@ -111,15 +111,17 @@ static void send_abort(DdpControl *c, int but, const DdpError *e, double wait) {
   }
 }
 
-/* An error that came from elsewhere than this rank's own code. */
+/* An error that came from elsewhere than this rank's own code. Rank 0 tells the others before its own
+   training thread can hear of it and end the process. */
 static void on_failure(DdpControl *c, DdpError *e, int from) {
-  DdpError *copy = copy_of(e);
   pthread_mutex_lock(&c->lock);
-  bool first = keep_error(c, e);
+  bool first = !c->error && !c->closing;
   pthread_mutex_unlock(&c->lock);
-  if (first && c->meeting.rank == 0) send_abort(c, from, copy, 0.1);
+  if (first && c->meeting.rank == 0) send_abort(c, from, e, 0.1);
+  pthread_mutex_lock(&c->lock);
+  first = keep_error(c, e);
+  pthread_mutex_unlock(&c->lock);
   if (first) c->hooks.failed(c->hooks.self);
-  ddp_error_free(copy);
 }
 
 static void on_lost(DdpControl *c, Link *l, int reason) {
@@ -447,15 +449,14 @@ void ddp_control_abort(DdpControl *c, const DdpError *e) {
   pthread_mutex_lock(&c->lock);
   bool first = keep_error(c, mine);
   pthread_mutex_unlock(&c->lock);
+  if (first) send_abort(c, -1, copy, send_wait);
+  double end = ddp_clock() + 0.5; /* a process that ends with unread input resets the connection */
+  pthread_mutex_lock(&c->send);
+  for (int i = 0; i < c->n_links; i++) {
+    if (c->links[i].fd >= 0) ddp_net_drain(c->links[i].fd, end);
+  }
+  pthread_mutex_unlock(&c->send);
   if (first) {
-    send_abort(c, -1, copy, send_wait);
-    double end =
-        ddp_clock() + 0.5; /* a process that ends with unread input resets the connection */
-    pthread_mutex_lock(&c->send);
-    for (int i = 0; i < c->n_links; i++) {
-      if (c->links[i].fd >= 0) ddp_net_drain(c->links[i].fd, end);
-    }
-    pthread_mutex_unlock(&c->send);
     c->hooks.failed(c->hooks.self);
     wake(c);
   }

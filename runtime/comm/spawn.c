@@ -234,7 +234,11 @@ DdpError *ddp_spawn(const DdpFanOut *fan, DdpLaunch *out, int *parent_exit) {
   sigemptyset(&watched);
   static const int numbers[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
                                 SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    struct sigaction inherited;
+    sigaction(numbers[i], NULL, &inherited);
+    if (inherited.sa_handler != SIG_IGN || numbers[i] == SIGCHLD) sigaddset(&watched, numbers[i]);
+  }
   sigprocmask(SIG_BLOCK, &watched, &old);
   int signals = signalfd(-1, &watched, SFD_CLOEXEC);
   Job j = {.fan = fan, .culprit = -1, .stopped = -1};
