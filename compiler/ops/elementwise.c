@@ -101,19 +101,19 @@ double interp_store(double x, DType t) {
   return t == DT_i32 && r >= span / 2 ? r - span : r;
 }
 
+static double rounded(double x, DType t) {
+  return t == DT_f32 ? (double)(float)x : x;
+}
+
 double op_eval(const Graph *g, const Value *v, const double *in) {
-  DType t = v->type.dtype;
-  double x[3] = {0, 0, 0}, r;
-  if (v->op == OP_cast) {
-    r = in[0];
-  } else {
-    DType inner = elementwise_compute_type(g, v);
-    const OpDef *d = op_def(v->op);
-    for (int i = 0; i < v->inputs; i++)
-      x[i] = v->op == OP_where && i == 0 ? in[i] : interp_store(in[i], inner);
-    bool identity = (d->flags & OPF_integral) && dtype_category(t) != 'f';
-    r = identity ? x[0] : d->eval(x[0], x[1], x[2]);
+  const OpDef *d = op_def(v->op);
+  DType t = v->type.dtype, inner = v->op == OP_cast ? t : elementwise_compute_type(g, v);
+  double x[3] = {0, 0, 0};
+  for (int i = 0; i < v->inputs; i++) {
+    bool condition = v->op == OP_where && i == 0;
+    x[i] = rounded(in[i], infer_in(g, v, i).dtype);
+    if (!condition) x[i] = rounded(interp_store(x[i], inner), inner);
   }
-  r = interp_store(r, t);
-  return t == DT_f32 ? (double)(float)r : r;
+  bool identity = !d->eval || ((d->flags & OPF_integral) && dtype_category(t) != 'f');
+  return rounded(interp_store(identity ? x[0] : d->eval(x[0], x[1], x[2]), t), t);
 }
