@@ -2,6 +2,7 @@
    texts of their own, because they decide which kernels there are. */
 #include "emit.h"
 #include "die.h"
+#include "op.h"
 #include "program.h"
 #include "tables.h"
 
@@ -35,7 +36,20 @@ static void write_title(Text *out, const char *title) {
   text_addf(out, "/* ---------- %s ---------- */\n\n", title);
 }
 
+static void write_helpers(Emit *e, Text *out) {
+  for (uint32_t i = 0; i < e->helpers.len; i++) {
+    const Helper *h = &e->helpers.at[i];
+    const char *in = e->target->compute_type(h->in);
+    text_addf(out, "%s inline %s %s(", e->target->kernel_qualifier,
+              e->target->compute_type(h->result), h->name);
+    for (int k = 0; k < op_def(h->op)->inputs; k++)
+      text_addf(out, "%s%s %c", k ? ", " : "", in, 'a' + k);
+    text_addf(out, ") {\n  return %s;\n}\n\n", h->body);
+  }
+}
+
 void emit_functions(Emit *e, Text *out) {
+  write_helpers(e, out);
   for (uint32_t i = 0; i < e->functions.len; i++) {
     const Function *f = &e->functions.at[i];
     if (f->at.len) {

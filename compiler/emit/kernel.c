@@ -309,6 +309,13 @@ static void write_simd(Writer *w, uint32_t first_stage, uint32_t stages, uint32_
   text_free(&flags);
 }
 
+/* Does a later stage read what this root leaves? */
+static bool row_wanted(const Nest *n, Val v) {
+  for (uint32_t i = 1; i < n->insts.len; i++)
+    if (n->insts.at[i].kind == INST_row && n->insts.at[i].val == v) return true;
+  return false;
+}
+
 static void write_roots(Writer *w, uint32_t stage) {
   Body *b = &w->b;
   const Stage *s = &b->n->stages.at[stage];
@@ -322,7 +329,7 @@ static void write_roots(Writer *w, uint32_t stage) {
       body_line(b, "%s[%s] += %s;", body_operand(b, OPERAND_memory, r->val, true),
                 scalar_index(b, r->ix, BIND_weak), scalar_text(b, r->temp, BIND_weak));
     } else {
-      bool per_row = s->loops == 0; /* later stages may want it */
+      bool per_row = s->loops == 0 && row_wanted(b->n, r->val);
       const char *t = per_row ? scalar_name(b, r->temp) : scalar_text(b, r->temp, BIND_weak);
       if (per_row) b->row[kernel_base(b->p, r->val)] = t;
       if (!r->row_only) write_store(w, r, t);

@@ -29,12 +29,19 @@ typedef struct Function {
   VEC(const char *) at; /* places of the job it is called for */
 } Function;
 
+typedef struct Helper { /* a scalar function: an op whose expression names an operand twice */
+  OpKind op;
+  DType in, result;
+  const char *name, *body;
+} Helper;
+
 typedef struct Emit {
   const Plan *plan;
   const EmitOptions *options;
   const Target *target;
   Arena *arena;
   VEC(Function) functions; /* in order of first use */
+  VEC(Helper) helpers;
   Names globals;
   const char **leaf_name; /* identifier of each leaf */
 } Emit;

@@ -53,7 +53,10 @@ static const char *argument(Emit *e, const Optimizer *o, const char *name, const
   if (!constant(o, name, &v) && from) return from;
   Text t = {0};
   text_addf(&t, "/* %s */ ", name);
-  write_double(&t, v);
+  if (v == 0 || v == 1)
+    text_addf(&t, "%d", (int)v);
+  else
+    write_double(&t, v);
   const char *text = arena_strdup(e->arena, t.at);
   text_free(&t);
   return text;

@@ -188,15 +188,24 @@ static void write_kernel_call(Scene *s, const Kernel *k, const char *function,
 
 /* ---------- declarations ---------- */
 
-static void declare(Text *out, const char *type, const char *name, const char *value, Type shape,
-                    bool read_only) {
-  Text t = {0};
-  text_addf(&t, "  %s%s *%s = %s;", read_only ? "const " : "", type, name, value);
-  text_addf(&t, "%*s /* ", t.len < 60 ? (int)(60 - t.len) : 0, "");
-  write_shape(&t, shape);
-  text_add(&t, " */\n");
-  text_add(out, t.at);
-  text_free(&t);
+typedef struct Declaration {
+  const char *code;
+  Type shape;
+} Declaration;
+typedef VEC(Declaration) Declarations;
+
+/* Shapes stand in one column, but a few long lines do not push it out. */
+static void write_declarations(const Declarations *d, Text *out) {
+  size_t column = 0;
+  for (uint32_t i = 0; i < d->len; i++) {
+    size_t n = strlen(d->at[i].code);
+    if (n > column && n <= 72) column = n;
+  }
+  for (uint32_t i = 0; i < d->len; i++) {
+    text_addf(out, "  %-*s /* ", (int)column, d->at[i].code);
+    write_shape(out, d->at[i].shape);
+    text_add(out, " */\n");
+  }
 }
 
 static bool is_written(const Scene *s, Val v) {
@@ -204,7 +213,7 @@ static bool is_written(const Scene *s, Val v) {
   return at->home != HOME_input && at->home != HOME_param;
 }
 
-static void declare_memory(Scene *s, Val v, Text *out) {
+static void declare_memory(Scene *s, Val v, Declarations *out) {
   Arena *a = s->e->arena;
   const Plan *plan = s->e->plan;
   const ValuePlace *at = &s->p->places.at[v];
@@ -239,7 +248,9 @@ static void declare_memory(Scene *s, Val v, Text *out) {
   default:
     die("a value without a place: %%%u", v);
   }
-  declare(out, ctype, s->memory[v], value, type, !is_written(s, v));
+  const char *read_only = is_written(s, v) ? "" : "const ";
+  Declaration d = {arena_printf(a, "%s%s *%s = %s;", read_only, ctype, s->memory[v], value), type};
+  vec_push(a, out, d);
 }
 
 static void declare_all(Scene *s, Text *out) {
@@ -252,13 +263,12 @@ static void declare_all(Scene *s, Text *out) {
       {HOME_state, NULL},       {HOME_block, "activations: offsets in the block by lifetime"},
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    bool titled = !parts[i].title || !on_step(s);
-    for (uint32_t j = 0; j < s->order.len; j++) {
-      if (s->p->places.at[s->order.at[j]].home != parts[i].home) continue;
-      if (!titled) text_addf(out, "  /* %s */\n", parts[i].title);
-      titled = true;
-      declare_memory(s, s->order.at[j], out);
-    }
+    Declarations lines = {0};
+    for (uint32_t j = 0; j < s->order.len; j++)
+      if (s->p->places.at[s->order.at[j]].home == parts[i].home)
+        declare_memory(s, s->order.at[j], &lines);
+    if (lines.len && parts[i].title && on_step(s)) text_addf(out, "  /* %s */\n", parts[i].title);
+    write_declarations(&lines, out);
   }
   for (uint32_t i = 0; i < s->draws.len; i++)
     text_addf(out,

@@ -143,43 +143,102 @@ static bool alone(const char *c, const char *s) { /* the whole of an argument or
   return before && after;
 }
 
-static Scalar op_expr(Body *b, const Inst *x) {
-  const char *c = op_def(x->op)->c;
-  check(c, "%s has no C expression", op_def(x->op)->name);
-  DType in = b->n->insts.at[x->in[0]].dtype;
-  DType work = op_has(x->op, OPF_compare) ? in : x->dtype;
-  Text t = {0};
+/* An expression that names an operand twice becomes a function of its own, written once. */
+static bool op_repeats(OpKind op) {
+  const char *c = op_def(op)->c;
+  for (int i = 0; i < op_def(op)->inputs; i++)
+    if (op_mentions(c, i) > 1) return true;
+  return false;
+}
+
+/* The expression with what the operands are called; `logical`: the operand is a bool. */
+typedef struct OpText {
+  OpKind op;
+  DType work;                      /* what functions compute in */
+  const char *loose[3], *tight[3]; /* operands that stand alone, and those that are bound */
+  bool logical[3];
+} OpText;
+
+static Binding op_text(Emit *e, const OpText *o, Text *t) {
+  const char *c = op_def(o->op)->c;
   int depth = 0;
-  Scalar e = {.binding = BIND_atom};
+  Binding binding = !strcmp(c, "a") ? BIND_weak : BIND_atom;
   for (const char *s = c; *s; s++) {
     bool start = s == c || !is_word(s[-1]);
     if (start && !strncmp(s, "F(", 2)) {
       const char *end = strchr(s, ')');
-      char *name = arena_strndup(b->e->arena, s + 2, (size_t)(end - s - 2));
-      const char *f = b->e->target->function(name, work);
-      check(f, "%s: no function %s for %s", op_def(x->op)->name, name, dtype_name(work));
-      text_add(&t, f);
+      char *name = arena_strndup(e->arena, s + 2, (size_t)(end - s - 2));
+      const char *f = e->target->function(name, o->work);
+      check(f, "%s: no function %s for %s", op_def(o->op)->name, name, dtype_name(o->work));
+      text_add(t, f);
       s = end;
-      continue;
-    }
-    if (start && *s >= 'a' && *s <= 'c' && !is_word(s[1])) {
-      NestTemp arg = x->in[*s - 'a'];
-      text_add(&t, scalar_text(b, arg, alone(c, s) ? BIND_weak : BIND_atom));
-      e.loads = e.loads || b->scalar[arg].loads;
+    } else if (start && *s >= 'a' && *s <= 'c' && !is_word(s[1])) {
+      int arg = *s - 'a';
+      text_add(t, alone(c, s) ? o->loose[arg] : o->tight[arg]);
       const char *next = s + 1;
-      if (b->n->insts.at[arg].dtype == DT_bool && skip_truth(&next)) s = next - 1;
-      continue;
+      if (o->logical[arg] && skip_truth(&next)) s = next - 1;
+    } else {
+      if (*s == '(') depth++;
+      if (*s == ')') depth--;
+      if (depth == 0 && (*s == ' ' || *s == '-')) binding = BIND_weak;
+      text_add_n(t, s, 1);
     }
-    if (*s == '(') depth++;
-    if (*s == ')') depth--;
-    if (*s == ' ' && depth == 0) e.binding = BIND_weak;
-    if (*s == '-' && depth == 0) e.binding = BIND_weak;
-    text_add_n(&t, s, 1);
   }
-  if (!strcmp(c, "a")) e.binding = BIND_weak;
-  e.text = arena_strdup(b->e->arena, t.at);
+  return binding;
+}
+
+static const char *op_helper(Emit *e, OpKind op, DType in, DType result) {
+  for (uint32_t i = 0; i < e->helpers.len; i++)
+    if (e->helpers.at[i].op == op && e->helpers.at[i].in == in && e->helpers.at[i].result == result)
+      return e->helpers.at[i].name;
+  Helper h = {op, in, result, NULL, NULL};
+  h.name =
+      names_add(&e->globals, arena_printf(e->arena, "%s_%s", op_def(op)->name, dtype_name(in)));
+  OpText o = {.op = op,
+              .work = op_has(op, OPF_compare) ? in : result,
+              .loose = {"a", "b", "c"},
+              .tight = {"a", "b", "c"},
+              .logical = {in == DT_bool, in == DT_bool, in == DT_bool}};
+  Text t = {0};
+  op_text(e, &o, &t);
+  h.body = arena_strdup(e->arena, t.at);
   text_free(&t);
-  return e;
+  vec_push(e->arena, &e->helpers, h);
+  return h.name;
+}
+
+static Scalar op_call(Body *b, const Inst *x) {
+  DType in = b->n->insts.at[x->in[0]].dtype;
+  Text t = {0};
+  text_add(&t, op_helper(b->e, x->op, in, x->dtype));
+  Scalar out = {.binding = BIND_atom};
+  for (int i = 0; i < 3 && x->in[i]; i++) {
+    text_addf(&t, "%s%s", i ? ", " : "(", scalar_text(b, x->in[i], BIND_weak));
+    out.loads = out.loads || b->scalar[x->in[i]].loads;
+  }
+  text_add(&t, ")");
+  out.text = arena_strdup(b->e->arena, t.at);
+  text_free(&t);
+  return out;
+}
+
+static Scalar op_expr(Body *b, const Inst *x) {
+  check(op_def(x->op)->c, "%s has no C expression", op_def(x->op)->name);
+  if (op_repeats(x->op)) return op_call(b, x);
+  DType in = b->n->insts.at[x->in[0]].dtype;
+  OpText o = {.op = x->op, .work = op_has(x->op, OPF_compare) ? in : x->dtype};
+  Scalar out = {0};
+  for (int i = 0; i < 3 && x->in[i]; i++) {
+    o.loose[i] = scalar_text(b, x->in[i], BIND_weak);
+    o.tight[i] = scalar_text(b, x->in[i], BIND_atom);
+    o.logical[i] = b->n->insts.at[x->in[i]].dtype == DT_bool;
+    out.loads = out.loads || b->scalar[x->in[i]].loads;
+  }
+  Text t = {0};
+  out.binding = op_text(b->e, &o, &t);
+  out.text = arena_strdup(b->e->arena, t.at);
+  text_free(&t);
+  return out;
 }
 
 /* ---------- instructions ---------- */
@@ -346,13 +405,8 @@ static uint32_t depth_of(const Body *b, const Inst *x, const LoopPath *path) {
   return d;
 }
 
-/* What a text repeats counts as often as it stands there: it is better named. */
 static void count_inputs(Body *b, const Inst *x) {
-  for (int j = 0; j < inst_inputs(x); j++) {
-    const char *c = x->kind == INST_op ? op_def(x->op)->c : "a ? b : c";
-    uint32_t mentions = x->kind == INST_cast ? 1 : op_mentions(c, j);
-    b->uses[x->in[j]] += mentions ? mentions : 1;
-  }
+  for (int j = 0; j < inst_inputs(x); j++) b->uses[x->in[j]]++;
   if (x->guard) b->uses[x->guard]++;
   if (inst_uses_ix(x)) index_count(b, x->ix);
   if (x->kind == INST_random) index_count(b, x->ix2);

@@ -33,7 +33,7 @@ typedef struct Body { /* one kernel being written */
   Operands *operands;
   OperandName operand_name; /* NULL: the operands are parameters */
   void *self;
-  Scalar *scalar;       /* by NestTemp */
+  Scalar *scalar;   /* by NestTemp */
   uint32_t *uses;   /* by NestTemp */
   uint32_t *depth;  /* by NestTemp: how many loops of the path must be open */
   const char **row; /* by Val: scalar that an earlier stage left */
