@@ -100,7 +100,7 @@ def breast_cancer():
 def mnist():
     t = shuffled(rows("mnist/mnist_5k.csv.gz"), 3)[:4500]
     return dict(net=Mnist, x=(t[:, :784] / 255 - 0.1307) / 0.3081, y=t[:, 784].long(), loss=cross_entropy,
-                batch=64, clip=0.0, optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.05,
+                batch=64, clip=0.0, optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.01,
                 decay=0.0, schedule=constant, warmup=10)
 
 
