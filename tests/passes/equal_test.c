@@ -1,4 +1,4 @@
-/* Passes change no number: random graphs, some of whose parameters are constants, give the same bits
+/* Passes change no number: random graphs, some parameters of which are constants, give the same bits
    before and after fold, cse and decompose (zeros of either sign are equal). */
 #include <setjmp.h>
 #include <stdarg.h>
