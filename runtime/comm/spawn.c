@@ -83,9 +83,9 @@ static void on_exit_of(Job *j, int i, int status) {
   j->alive--;
   if (!status_failed(status) || j->signal) return;
   if (j->culprit < 0 ||
-      (status_victim(j->children[j->culprit].status) && !status_victim(status) && !j->term_at))
+      (status_victim(j->children[j->culprit].status) && !status_victim(status) && j->term_at <= 0))
     j->culprit = i;
-  if (!j->failed_at) j->failed_at = ddp_clock();
+  if (j->failed_at <= 0) j->failed_at = ddp_clock();
 }
 
 static void reap(Job *j) {
@@ -101,7 +101,7 @@ static void reap(Job *j) {
 /* Ends what has not ended by itself. */
 static void end_rest(Job *j) {
   double now = ddp_clock();
-  if (j->failed_at && !j->term_at && now >= j->failed_at + own_end) {
+  if (j->failed_at > 0 && j->term_at <= 0 && now >= j->failed_at + own_end) {
     j->term_at = now;
     j->kill_at = now + term_to_kill;
     for (int i = 0; i < j->fan->per_node; i++) {
@@ -114,7 +114,7 @@ static void end_rest(Job *j) {
       }
     }
   }
-  if (j->kill_at && !j->killed && now >= j->kill_at) {
+  if (j->kill_at > 0 && !j->killed && now >= j->kill_at) {
     for (int i = 0; i < j->fan->per_node; i++) {
       if (j->children[i].pid)
         ddp_log(DDP_LOG_warning, "rank %d did not end; killing it", global_rank(j, i));
@@ -137,7 +137,7 @@ static void on_signal(Job *j, const struct signalfd_siginfo *s) {
   } else {
     signal_all(j, j->signal ? SIGKILL : number); /* asked twice: at once */
     signal_all(j, SIGCONT);
-    j->kill_at = j->kill_at ? j->kill_at : ddp_clock() + interrupted_to_kill;
+    if (j->kill_at <= 0) j->kill_at = ddp_clock() + interrupted_to_kill;
     j->signal = number;
   }
 }
@@ -145,7 +145,7 @@ static void on_signal(Job *j, const struct signalfd_siginfo *s) {
 static void watch(Job *j, int signals) {
   while (j->alive > 0) {
     struct pollfd p = {.fd = signals, .events = POLLIN};
-    bool ending = j->failed_at || j->kill_at;
+    bool ending = j->failed_at > 0 || j->kill_at > 0;
     if (poll(&p, 1, ending ? 50 : -1) > 0) {
       struct signalfd_siginfo s;
       if (read(signals, &s, sizeof s) == (ssize_t)sizeof s) on_signal(j, &s);

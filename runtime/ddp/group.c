@@ -174,19 +174,39 @@ static DdpError *pass_on(DdpGroup *g, DdpGroupWork *w) {
                                                        w->what, NULL, &w->between));
 }
 
+static DdpError *alloc_alone(size_t bytes, void **out) {
+  size_t rounded = bytes ? (bytes + 63) / 64 * 64 : 64;
+  *out = aligned_alloc(64, rounded);
+  if (!*out) return ddp_error(DDP_MEMORY, "no memory for %zu bytes", bytes);
+  memset(*out, 0, rounded);
+  return NULL;
+}
+
 DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
+  if (g->n_arenas == DDP_GROUP_ARENAS)
+    return ddp_error(DDP_FAILED, "too many arenas of a process group (internal fault)");
   if (g->world == 1) {
-    size_t rounded = bytes ? (bytes + 63) / 64 * 64 : 64;
-    *out = aligned_alloc(64, rounded);
-    if (!*out) return ddp_error(DDP_MEMORY, "no memory for %zu bytes", bytes);
-    memset(*out, 0, rounded);
-    return NULL;
+    DDP_TRY(alloc_alone(bytes, out));
+  } else {
+    arrive(g);
+    bool inside = g->inside.comm;
+    const DdpLevel *l = inside ? &g->inside : &g->between;
+    DDP_TRY(ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
+                           l->backend->alloc(l->comm, bytes, out)));
   }
-  arrive(g);
-  bool inside = g->inside.comm;
-  const DdpLevel *l = inside ? &g->inside : &g->between;
-  return ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
-                        l->backend->alloc(l->comm, bytes, out));
+  g->arenas[g->n_arenas++] = *out;
+  return NULL;
+}
+
+/* Not after an error: a backend may still be busy with it, and the process ends. */
+static void free_arenas(DdpGroup *g) {
+  const DdpLevel *l = g->inside.comm ? &g->inside : &g->between;
+  for (int i = 0; i < g->n_arenas && !atomic_load(&g->leaving); i++) {
+    if (g->world == 1)
+      free(g->arenas[i]);
+    else
+      l->backend->free(l->comm, g->arenas[i]);
+  }
 }
 
 DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const char *what,
@@ -358,6 +378,7 @@ void ddp_group_close(DdpGroup *g) {
     g->works = w->next;
     free(w);
   }
+  free_arenas(g);
   if (g->world > 1)
     release(g);
   else

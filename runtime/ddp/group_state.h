@@ -12,6 +12,8 @@ typedef struct DdpLevel { /* one communicator of the group */
   DdpComm *comm; /* NULL: this rank takes no part */
 } DdpLevel;
 
+enum { DDP_GROUP_ARENAS = 16 };
+
 struct DdpGroup {
   DdpLaunch launch;
   int rank, world;
@@ -23,7 +25,9 @@ struct DdpGroup {
   bool two_level;   /* both are used */
   bool leader;      /* of its host; true without levels inside */
   char path[48];
-  DdpGroupWork *works; /* in flight, oldest first */
+  DdpGroupWork *works;            /* in flight, oldest first */
+  void *arenas[DDP_GROUP_ARENAS]; /* of ddp_group_alloc */
+  int n_arenas;
   /* Read by the control thread. */
   _Atomic uint64_t arrived;
   _Atomic int64_t update;
