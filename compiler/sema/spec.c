@@ -28,6 +28,7 @@ static uint64_t spec_hash(Analysis *a) {
 /* A path below the job's folder without that folder: the text is the same wherever the job lies. */
 static const char *shown_path(const Job *job, const char *path) {
   size_t n = strlen(job->directory);
+  if (n && job->directory[n - 1] == '/') n--;
   if (n && !strncmp(path, job->directory, n) && path[n] == '/') return path + n + 1;
   return path;
 }
