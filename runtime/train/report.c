@@ -152,8 +152,9 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
                       double seconds, int64_t samples, int64_t steps) {
   char line[400], name[80];
   if (!p) return NULL;
+  int n = r->set->prediction_loss_only == 1 ? 1 : r->job->n_metrics;
   p->last_eval[0] = 0;
-  for (int i = 0; i < r->job->n_metrics; i++) {
+  for (int i = 0; i < n; i++) {
     size_t used = strlen(p->last_eval);
     snprintf(p->last_eval + used, sizeof p->last_eval - used, "%seval_%s %.4g", i ? "  " : "",
              r->job->metrics[i], metrics[i]);
@@ -163,7 +164,7 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
            (long long)samples, seconds);
   say(p, line);
   DDP_TRY(line_begin(p));
-  for (int i = 0; i < r->job->n_metrics; i++) {
+  for (int i = 0; i < n; i++) {
     snprintf(name, sizeof name, "eval_%s", r->job->metrics[i]);
     put_real(p, name, metrics[i]);
   }
