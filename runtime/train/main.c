@@ -259,6 +259,7 @@ int ddp_main(const DdpJob *job, int argc, char **argv) {
     return DDP_FAILED;
   }
   if (answer_early(job, argc, argv)) return 0;
+  run_limit_spinning(argv);
   DdpError *error = check_cpu(job);
   if (error) return finish(&launch, error, false);
   error = ddp_launch(&argc, argv, &launch, &parent_exit);

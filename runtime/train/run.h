@@ -46,9 +46,10 @@ typedef struct DdpRun {
   float *norms;         /* [n_tensors] */
   double *agreement;    /* [3 + n_tensors + 2 n_counts + world] small sums between ranks */
 
-  int64_t update;       /* finished ones */
-  int64_t samples_seen; /* by all ranks */
-  double exposed;       /* seconds spent waiting for gradients */
+  int64_t update;                 /* finished ones */
+  int64_t samples_seen;           /* by all ranks */
+  int64_t window_first, window_n; /* micro-batches of the last window */
+  double exposed;                 /* seconds spent waiting for gradients */
   double last_lr, last_norm;
   DdpReport *report;
 } DdpRun;
@@ -74,6 +75,9 @@ typedef struct DdpWindowResult {
 } DdpWindowResult;
 /* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards. */
 DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
+/* Looks through this rank's samples of the last window, one by one, for a loss that is not finite.
+   Returns its data row (from 0), or -1. Needs the evaluation. */
+int64_t run_bad_row(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
 /* Combines loss, stop flag and norms of all ranks; fills last_norm, last_lr. Then the step. */
@@ -95,6 +99,8 @@ DdpError *run_train(DdpRun *r);
 
 /* ---- threads.c */
 DdpError *run_set_threads(DdpRun *r);
+/* First thing: may start the program anew, with idle OpenMP threads told not to spin for long. */
+void run_limit_spinning(char **argv);
 
 /* ---- signals.c */
 void run_signals_catch(void);

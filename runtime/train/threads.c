@@ -77,3 +77,16 @@ DdpError *run_set_threads(DdpRun *r) {
   if (omp_set_num_threads) omp_set_num_threads(r->threads);
   return NULL;
 }
+
+/* libgomp's threads spin for long between two products; where they do not all get a CPU at once (another
+   program runs, a container has a quota) an update then takes ten times as long. It reads how long from
+   its environment before main, so the program starts itself again with that set. Whoever sets one of
+   the variables is obeyed. */
+void run_limit_spinning(char **argv) {
+  if (!omp_set_num_threads || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+  char path[4096];
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0 || setenv("GOMP_SPINCOUNT", "2000", 1)) return;
+  path[n] = 0;
+  execv(path, argv); /* if that fails, it goes on as it is */
+}
