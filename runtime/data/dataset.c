@@ -234,6 +234,10 @@ int64_t ddp_dataset_rows(const DdpDataset *d, const char *split) {
   return r ? r->n : -1;
 }
 
+int64_t ddp_dataset_row(const DdpDataset *d, const char *split, int64_t i) {
+  return split_find(d, split)->row[i];
+}
+
 int64_t ddp_dataset_dropped(const DdpDataset *d) {
   return d->table->dropped;
 }

@@ -13,6 +13,8 @@ DdpError *ddp_dataset_load(DdpDataset **out, const DdpJob *job, const char *root
 void ddp_dataset_free(DdpDataset *d);
 /* Number of samples of a split by name; -1: no such split. */
 int64_t ddp_dataset_rows(const DdpDataset *d, const char *split);
+/* Where sample i of a split stands among all rows read, from 0: in the file's order if there is one. */
+int64_t ddp_dataset_row(const DdpDataset *d, const char *split, int64_t i);
 /* Rows left out because a field held the source's `missing` text. */
 int64_t ddp_dataset_dropped(const DdpDataset *d);
 /* Of contents and splits; must agree on all ranks. */

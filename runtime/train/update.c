@@ -4,6 +4,7 @@
 #include "norm.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 double run_rate_factor(const DdpRun *r, int64_t update) {
   if (!r->job->schedule) return 1;
@@ -50,8 +51,14 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
     if (a[i] > 0) blame = i;
   }
   if (r->rank != (blame < 0 ? 0 : blame)) r->quiet = true;
-  char where[40] = "";
+  char where[120] = "";
+  int64_t row = r->quiet ? -1 : run_bad_row(r);
   if (blame >= 0 && r->world > 1) snprintf(where, sizeof where, ", first on rank %d", blame);
+  size_t used = strlen(where);
+  if (row >= 0) {
+    snprintf(where + used, sizeof where - used, ", from data row %lld (counted from 1)",
+             (long long)row + 1);
+  }
   return ddp_error_rank(
       DDP_NUMERIC, blame,
       "update %lld: the loss is %g and the gradient norm %g%s; nothing was saved from "

@@ -75,6 +75,8 @@ static DdpError *window_counts(DdpRun *r, const Window *w) {
 
 DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   Window w = {.first = first, .n = n};
+  r->window_first = first;
+  r->window_n = n;
   for (int64_t m = first; m < first + n; m++) w.samples += batch_of(r, m);
   ddp_group_at(r->group, r->update, "counting");
   DDP_TRY(window_counts(r, &w));
@@ -93,4 +95,29 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   if (!r->reducer) return NULL;
   ddp_group_at(r->group, r->update, "all-reduce of gradients");
   return ddp_reducer_finish(r->reducer, &r->exposed);
+}
+
+static bool finite_alone(DdpRun *r, int64_t index) {
+  const DdpJob *job = r->job;
+  ddp_dataset_gather(r->data, "train", &index, 1, r->batch);
+  Window w = {.samples = 1};
+  DdpStep step = window_step(r, &w, 1);
+  memset(r->sums, 0, (size_t)job->n_sums * sizeof *r->sums);
+  job->evaluate(&step);
+  for (int32_t k = 0; k < job->n_sums; k++) {
+    if (!isfinite(r->sums[k])) return false;
+  }
+  return true;
+}
+
+int64_t run_bad_row(DdpRun *r) {
+  int64_t first = r->window_first * r->job->train_batch;
+  int64_t end = (r->window_first + r->window_n) * r->job->train_batch;
+  if (!r->job->evaluate) return -1;
+  if (end > r->counts.per_rank) end = r->counts.per_rank;
+  for (int64_t k = first; k < end; k++) {
+    int64_t index = r->sampler.index[k];
+    if (!finite_alone(r, index)) return ddp_dataset_row(r->data, "train", index);
+  }
+  return -1;
 }

@@ -248,6 +248,9 @@ static void not_a_number(void **state) {
   (void)state;
   put("train.csv", "0,1,0,1\n0,1,0,1\n3e38,3e38,0,1e3\n0,1,0,1\n0,0,0,1\n0,0,0,1\n");
   expect_failure("PROBE_BATCH=1", 2, "", DDP_NUMERIC, "update 2: the loss is");
+  put("train.csv", "0,1,0,1\n0,1,0,1\n0,1,0,1\n3e38,0,0,2\n0,0,0,1\n0,0,0,1\n");
+  expect_failure("PROBE_BATCH=1", 2, "--train_sampling_strategy random", DDP_NUMERIC,
+                 "from data row 4 (counted from 1)");
   assert_false(exists("model.safetensors"));
   run("PROBE_BATCH=1", 2, "--on_nan ignore");
 }

@@ -59,9 +59,8 @@ static float field(const DdpStep *s, int which, int64_t i) {
 
 static double sample_loss(const DdpStep *s, int64_t i) {
   const float *w = s->params;
-  double value = (double)field(s, 0, i) - (double)w[0] * (double)field(s, 1, i) -
-                 (double)w[1] * (double)field(s, 2, i);
-  return (double)field(s, 3, i) * value;
+  float value = field(s, 0, i) - w[0] * field(s, 1, i) - w[1] * field(s, 2, i);
+  return (double)(field(s, 3, i) * value); /* floats, as kernels have them: 1e38 overflows */
 }
 
 static void forward_backward(DdpStep *s) {
