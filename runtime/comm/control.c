@@ -44,6 +44,7 @@ struct DdpControl {
   pthread_t thread;
   int wake; /* eventfd: the thread should look around */
   atomic_bool stop;
+  pid_t parent;
   pthread_mutex_t send; /* one frame at a time on the links */
   pthread_mutex_t lock; /* all below */
   pthread_cond_t changed;
@@ -325,6 +326,14 @@ static void look(DdpControl *c, struct pollfd *p, int wait) {
   }
 }
 
+static void check_parent(DdpControl *c) {
+  if (!c->hooks.with_parent || c->parent == 1 || getppid() == c->parent) return;
+  c->hooks.with_parent = false;
+  DdpError *e = ddp_error(DDP_PEER, "the launcher (pid %d) is gone", (int)c->parent);
+  ddp_control_abort(c, e);
+  ddp_error_free(e);
+}
+
 static void *serve(void *argument) {
   DdpControl *c = argument;
   struct pollfd *p = calloc((size_t)c->n_links + 1, sizeof *p);
@@ -334,6 +343,7 @@ static void *serve(void *argument) {
     double now = ddp_clock();
     if (now >= next) {
       send_positions(c);
+      check_parent(c);
       next = now + beat_every;
     }
     double left = (next - ddp_clock()) * 1e3;
@@ -382,6 +392,7 @@ DdpError *ddp_control_open(DdpControl **out, DdpMeeting *meeting, const DdpContr
   *meeting = (DdpMeeting){0};
   c->hooks = *hooks;
   c->store.control = c;
+  c->parent = getppid();
   c->n_links = c->meeting.rank == 0 ? c->meeting.world - 1 : 1;
   pthread_mutex_init(&c->send, NULL);
   pthread_mutex_init(&c->lock, NULL);

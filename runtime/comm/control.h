@@ -20,8 +20,11 @@ typedef struct DdpControlHooks {
   void (*position)(void *self, DdpPosition *out);
   /* Once, at the job's first error (of any rank); must not block. */
   void (*failed)(void *self);
-  /* A few times a second; silent: no error yet. */
+  /* A few times a second after the first error; seconds since then. */
   void (*tick)(void *self, double since_failure);
+  /* The parent process is the launcher, and this rank ends when it is gone (torchrun does not see to it
+     when it is killed itself). */
+  bool with_parent;
 } DdpControlHooks;
 
 /* Takes over the links and peers of the meeting. */

@@ -133,5 +133,9 @@ static void tick(void *self, double since) {
 }
 
 DdpControlHooks ddp_group_hooks(DdpGroup *g) {
-  return (DdpControlHooks){.self = g, .position = position, .failed = failed, .tick = tick};
+  return (DdpControlHooks){.self = g,
+                           .position = position,
+                           .failed = failed,
+                           .tick = tick,
+                           .with_parent = strcmp(g->launch.by, "torchrun") == 0};
 }

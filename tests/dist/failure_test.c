@@ -147,7 +147,7 @@ static void test_launcher_signals(void **state) {
     snprintf(command, sizeof command, "%s --nproc-per-node 3 do=loop hang=1@2 timeout=5%zu",
              DIST_RANK, i);
     Run r = run_start(command, NULL);
-    while (run_processes(strstr(command, "do=loop")) < 4) usleep(1000); /* polls: they do start */
+    run_until(&r, "by own launcher", 3, LIMIT);
     kill(r.pid, signals[i]);
     run_finish(&r, LIMIT);
     if (r.code == 0 || r.code == -1) fail_msg("signal %d: code %d", signals[i], r.code);

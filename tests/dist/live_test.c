@@ -1,6 +1,7 @@
 /* The launchers themselves, where they are installed: torchrun in its ways of starting, Open MPI. */
 #include "run.h"
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +47,24 @@ static void test_torchrun_failure(void **state) {
   run_free(&r);
 }
 
+/* torchrun leaves its ranks alive when it is killed itself; they notice. */
+static void test_torchrun_killed(void **state) {
+  (void)state;
+  if (!run_installed(DDP_TORCHRUN)) skip();
+  char command[512], ranks[512];
+  snprintf(command, sizeof command,
+           "%s --no-python --nproc-per-node 2 %s do=loop hang=1@2 timeout=57", DDP_TORCHRUN,
+           DIST_RANK);
+  snprintf(ranks, sizeof ranks, "%s do=loop hang=1@2 timeout=57", DIST_RANK);
+  Run r = run_start(command, NULL);
+  run_until(&r, "by torchrun", 2, LIMIT);
+  kill(r.pid, SIGKILL);
+  run_expect_gone(ranks); /* the pipe stays open as long as one lives */
+  run_finish(&r, LIMIT);
+  run_expect(&r, "the launcher (pid", 1);
+  run_free(&r);
+}
+
 static const char *const root_may[] = {"OMPI_ALLOW_RUN_AS_ROOT=1",
                                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", NULL};
 static const char *const root_may_with_address[] = {
@@ -83,9 +102,8 @@ static void test_mpirun_killed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_torchrun),
-      cmocka_unit_test(test_torchrun_failure),
-      cmocka_unit_test(test_mpirun),
+      cmocka_unit_test(test_torchrun),        cmocka_unit_test(test_torchrun_failure),
+      cmocka_unit_test(test_torchrun_killed), cmocka_unit_test(test_mpirun),
       cmocka_unit_test(test_mpirun_killed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

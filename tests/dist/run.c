@@ -85,6 +85,15 @@ static bool read_some(Run *r, int wait) {
   return true;
 }
 
+void run_until(Run *r, const char *text, int times, double limit) {
+  double end = ddp_clock() + limit;
+  while (run_count(r, text) < times) {
+    if (read_some(r, 20) && ddp_clock() < end) continue;
+    kill(-r->pid, SIGKILL);
+    fail_msg("\"%s\" does not come %d times:\n%s", text, times, r->text);
+  }
+}
+
 void run_finish(Run *r, double limit) {
   double end = r->start + limit;
   int status = 0;
@@ -154,7 +163,7 @@ int run_processes(const char *text) {
 }
 
 void run_expect_gone(const char *text) {
-  double end = ddp_clock() + 3;
+  double end = ddp_clock() + 8;
   while (run_processes(text) > 0) {
     if (ddp_clock() > end) fail_msg("processes with \"%s\" are left", text);
     poll(NULL, 0, 5);
