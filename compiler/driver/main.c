@@ -65,8 +65,8 @@ unknown:
 
 static Job *analyse(Run *r, bool check_only) {
   if (r->options.names.len != 1) {
-    fprintf(stderr, r->options.names.len ? "ddpc: one job at a time\n" : "ddpc: which job?\n");
-    options_help(stderr, r->options.command);
+    fprintf(stderr, "ddpc: %s\nhelp: `ddpc --help` lists commands and options\n",
+            r->options.names.len ? "one job at a time" : "which job?");
     return NULL;
   }
   SemaOptions how = {.defines = r->options.defines.at,

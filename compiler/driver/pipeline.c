@@ -98,20 +98,36 @@ Plan *pipeline_run(Job *job, const char *dump, Text *dump_out) {
   return dump ? NULL : plan;
 }
 
-bool pipeline_run_ir(Arena *a, uint32_t source, const char *stage, Text *out) {
-  Job *job = job_from_ir(a, source);
-  if (!job) return false;
+static const Pass *find_pass(const char *name) {
   for (int i = 0; i < PASSES; i++)
-    if (!strcmp(passes[i].name, stage) && !run_pass(job, &passes[i])) return false;
-  if (!strcmp(stage, "nests") || !strcmp(stage, "plan")) {
-    Plan *plan = plan_make(job);
-    if (!plan) return false;
-    if (!strcmp(stage, "nests"))
-      plan_dump_nests(out, plan);
-    else
-      plan_print(out, plan);
+    if (!strcmp(passes[i].name, name)) return &passes[i];
+  return NULL;
+}
+
+bool pipeline_run_ir(Arena *a, uint32_t source, const char *stage, Text *out) {
+  Graph *graphs[PIPELINE_MOST_GRAPHS];
+  int n = ir_parse_all(a, source, graphs, PIPELINE_MOST_GRAPHS);
+  if (n < 0) return false;
+  const Pass *pass = find_pass(stage);
+  Job *job = job_from_ir(a, source, graphs, n);
+  if (pass && !pass->on_job) { /* any graph will do */
+    die_context(pass->name);
+    for (int i = 0; i < n; i++) {
+      run_on_graph(&graphs[i], job, pass);
+      ir_verify(graphs[i], pass->name);
+      ir_print(out, graphs[i]);
+    }
     return true;
   }
-  dump_graphs(job, out);
+  if (pass && !run_pass(job, pass)) return false;
+  bool planned = !strcmp(stage, "nests") || !strcmp(stage, "plan");
+  Plan *plan = planned ? plan_make(job) : NULL;
+  if (planned && !plan) return false;
+  if (!planned)
+    dump_graphs(job, out);
+  else if (!strcmp(stage, "nests"))
+    plan_dump_nests(out, plan);
+  else
+    plan_print(out, plan);
   return true;
 }

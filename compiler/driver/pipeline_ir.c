@@ -1,8 +1,5 @@
 /* A job around the graphs of a file, for passes run as filters. */
 #include "pipeline_ir.h"
-#include "diag.h"
-
-enum { MOST_GRAPHS = 64 };
 
 static void add_leaf(Job *job, const Value *v) {
   uint32_t n = (uint32_t)v->attr[0].as.i;
@@ -59,10 +56,17 @@ static void take_graph(Job *job, Graph *g) {
   }
 }
 
-Job *job_from_ir(Arena *a, uint32_t source) {
-  Graph *graphs[MOST_GRAPHS];
-  int n = ir_parse_all(a, source, graphs, MOST_GRAPHS);
-  if (n < 0) return NULL;
+static void default_settings(Job *job) {
+  static const JobSetting rows[] = {
+#define SETTING(block, name, type, nullable, default_, values, class_, state, doc)                 \
+  {.key = #name, .value = default_},
+#include "settings.def"
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    vec_push(job->arena, &job->settings, rows[i]);
+}
+
+Job *job_from_ir(Arena *a, uint32_t source, Graph *const *graphs, int n) {
   Job *job = ARENA_NEW(a, Job);
   job->arena = a;
   job->path = source_get(source)->path;
@@ -71,6 +75,7 @@ Job *job_from_ir(Arena *a, uint32_t source) {
   job->dataset.name = "data";
   Group group = {.name = "all", .learning_rate = 0.1};
   vec_push(a, &job->groups, group);
+  default_settings(job);
   for (int i = 0; i < n; i++) take_graph(job, graphs[i]);
   return job;
 }
