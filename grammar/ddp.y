@@ -546,6 +546,10 @@ static void ddp_error(const Span *at, Parse *p, const char *message) {
 static int yyreport_syntax_error(const yypcontext_t *context, Parse *p) {
   yysymbol_kind_t kinds[YYNTOKENS];
   const char *names[YYNTOKENS];
+  if (p->reports >= REPORTS_MAX) { /* nobody would see it */
+    p->failed = true;
+    return 0;
+  }
   int n = yypcontext_expected_tokens(context, kinds, YYNTOKENS);
   for (int i = 0; i < n; i++) names[i] = yysymbol_name(kinds[i]);
   parse_unexpected(p, names, n);

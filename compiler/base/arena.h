@@ -13,8 +13,10 @@ void *arena_alloc(Arena *a, size_t bytes);
 void *arena_copy(Arena *a, const void *from, size_t bytes);
 char *arena_strndup(Arena *a, const char *s, size_t n);
 char *arena_strdup(Arena *a, const char *s);
-char *arena_printf(Arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
-char *arena_vprintf(Arena *a, const char *format, va_list args);
+char *arena_printf(Arena *a, const char *format, ...)
+    __attribute__((format(printf, 2, 3), nonnull(2)));
+char *arena_vprintf(Arena *a, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0), nonnull(2)));
 
 /* ARENA_NEW(a, Node) -> Node*;  ARENA_ARRAY(a, Node, n) -> Node* */
 #define ARENA_NEW(a, T)      ((T *)arena_alloc((a), sizeof(T)))

@@ -89,22 +89,54 @@ unsigned diag_errors(void) {
 #define BOLD   "\033[1m"
 #define PLAIN  "\033[0m"
 
-static void print_source_line(FILE *out, Span at, const char *colour, bool color) {
+/* The part of a line that is shown: all of a usual one, else what stands around the place. */
+typedef struct Window {
+  const char *text;
+  size_t length, from, to; /* of the marked part, in bytes of the window */
+  bool cut_left, cut_right;
+} Window;
+
+static bool inside_character(char c) {
+  return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+static Window window_at(Span at) {
+  enum { LONGEST = 200, BEFORE = 60 };
   Place p = source_place(at.file, at.begin);
-  fprintf(out, "%6u | %.*s\n       | ", p.line, (int)p.line_length, p.line_text);
-  size_t from = (size_t)(source_get(at.file)->text + at.begin - p.line_text);
-  size_t to = at.end > at.begin ? from + (at.end - at.begin) : from + 1;
-  if (to > p.line_length) to = p.line_length;
-  if (to <= from) to = from + 1;                           /* at the end of the line */
-  for (size_t i = 0; i < from && i < p.line_length; i++) { /* tabs stay, so that columns agree */
-    unsigned char c = (unsigned char)p.line_text[i];
-    if ((c & 0xC0) != 0x80) fputc(c == '\t' ? '\t' : ' ', out);
+  Window w = {.text = p.line_text, .length = p.line_length};
+  w.from = (size_t)(source_get(at.file)->text + at.begin - p.line_text);
+  w.to = at.end > at.begin ? w.from + (at.end - at.begin) : w.from + 1;
+  if (w.length > LONGEST) {
+    size_t skip = w.from > BEFORE ? w.from - BEFORE : 0;
+    while (skip && inside_character(w.text[skip])) skip--;
+    w.cut_left = skip > 0;
+    w.text += skip;
+    w.length -= skip;
+    w.from -= skip;
+    w.to -= skip;
+  }
+  if (w.length > LONGEST) {
+    w.cut_right = true;
+    w.length = LONGEST;
+    while (w.length && inside_character(w.text[w.length])) w.length--;
+  }
+  if (w.to > w.length) w.to = w.length;
+  if (w.to <= w.from) w.to = w.from + 1; /* at the end of the line */
+  return w;
+}
+
+static void print_source_line(FILE *out, Span at, const char *colour, bool color) {
+  Window w = window_at(at);
+  uint32_t number = source_place(at.file, at.begin).line;
+  fprintf(out, "%6u | %s%.*s%s\n       | ", number, w.cut_left ? "..." : "", (int)w.length, w.text,
+          w.cut_right ? "..." : "");
+  if (w.cut_left) fputs("   ", out);
+  for (size_t i = 0; i < w.from && i < w.length; i++) { /* tabs stay, so that columns agree */
+    if (!inside_character(w.text[i])) fputc(w.text[i] == '\t' ? '\t' : ' ', out);
   }
   if (color) fputs(colour, out);
-  for (size_t i = from; i < to; i++) {
-    bool inside = i < p.line_length;
-    if (!inside || ((unsigned char)p.line_text[i] & 0xC0) != 0x80) fputc('^', out);
-  }
+  for (size_t i = w.from; i < w.to; i++)
+    if (i >= w.length || !inside_character(w.text[i])) fputc('^', out);
   fprintf(out, "%s\n", color ? PLAIN : "");
 }
 

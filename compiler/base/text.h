@@ -25,7 +25,7 @@ typedef struct Text {
 } Text;
 void text_add(Text *t, const char *s);
 void text_add_n(Text *t, const char *s, size_t n);
-void text_addf(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_addf(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3), nonnull(2)));
 void text_free(Text *t);
 
 /* Shortest decimal that reads back as the same double: "0.1", "1e-05", "inf", "nan"; always a float

@@ -81,12 +81,12 @@ static void insert_closer(Repair *r, const Token *noticed) {
       noticed->kind != T_END)
     diag_note(parse_span(r->p, noticed->begin, noticed->end), "`%s` is missing before this",
               bracket_text(closer_of(open.kind)));
-  vec_push(r->p->scratch, &r->out, t);
+  tokens_push(&r->out, t);
   r->depth--;
 }
 
 static void keep(Repair *r, const Token *t) {
-  vec_push(r->p->scratch, &r->out, *t);
+  tokens_push(&r->out, *t);
 }
 
 /* The nearest open bracket of the kind that `t` closes, as an index into open; -1: none. For a `}`
@@ -159,13 +159,13 @@ static void repair(Parse *p) {
     if (is_opener(t->kind)) {
       if (r.depth == NESTING_MAX) {
         keep(&r, t); /* pair() reports it */
-        p->tokens = r.out;
-        return;
+        break;
       }
       r.open[r.depth++] = r.out.len;
     }
     keep(&r, t);
   }
+  tokens_free(&p->tokens);
   p->tokens = r.out;
 }
 

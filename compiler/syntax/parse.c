@@ -35,6 +35,7 @@ static bool run(Parse *p, uint32_t source, Arena *arena, int first) {
   p->file->comments.at = p->comments.at;
   p->file->comments.len = p->comments.len;
   p->file->ok = !p->failed;
+  tokens_free(&p->tokens);
   arena_free(p->scratch);
   return read;
 }

@@ -24,7 +24,12 @@ typedef struct Token {
   uint32_t mate;       /* bracket: its partner; else NO_TOKEN */
   uint32_t parent;     /* innermost bracket that is open before it, or NO_TOKEN */
 } Token;
-typedef VEC(Token) TokenVec;
+typedef struct TokenVec { /* malloc'ed: it is the largest list of a parse, and goes first */
+  Token *at;
+  uint32_t len, cap;
+} TokenVec;
+void tokens_push(TokenVec *list, Token t);
+void tokens_free(TokenVec *list);
 
 typedef struct Parse {
   Arena *arena;   /* of the tree */

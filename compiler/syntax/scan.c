@@ -79,7 +79,7 @@ void scan_token(Parse *p, int kind) {
              .parent = NO_TOKEN};
   p->line_has_token = true;
   p->dropped_character = false;
-  vec_push(p->scratch, &p->tokens, t);
+  tokens_push(&p->tokens, t);
 }
 
 void scan_comment(Parse *p) {

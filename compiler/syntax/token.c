@@ -2,6 +2,22 @@
    front, percentages told from remainders, separators dropped, brackets in pairs. */
 #include "parser.h"
 #include "ddp.tab.h"
+#include "die.h"
+#include <stdlib.h>
+
+void tokens_push(TokenVec *list, Token t) {
+  if (list->len == list->cap) {
+    list->cap = list->cap ? list->cap * 2 : 256;
+    list->at = realloc(list->at, sizeof(Token) * list->cap);
+    check(list->at, "out of memory (%u tokens)", list->cap);
+  }
+  list->at[list->len++] = t;
+}
+
+void tokens_free(TokenVec *list) {
+  free(list->at);
+  *list = (TokenVec){0};
+}
 
 Span token_span(const Parse *p, uint32_t token) {
   const Token *t = &p->tokens.at[token];
@@ -158,17 +174,18 @@ static void settle_edition(Parse *p) {
                    : parse_report(p, DIAG_E0202, token_span(p, 1), "`edition` is missing");
   if (told) diag_help("the first line of a file is `edition 1`");
   TokenVec all = {0};
-  vec_push(p->scratch, &all, p->tokens.at[0]);
+  tokens_push(&all, p->tokens.at[0]);
   Token made = {.first = true, .inserted = true, .mate = NO_TOKEN, .parent = NO_TOKEN};
   made.begin = made.end = t[0].begin;
   made.kind = T_EDITION;
-  vec_push(p->scratch, &all, made);
+  tokens_push(&all, made);
   made.kind = T_INT;
   made.first = false;
-  vec_push(p->scratch, &all, made);
+  tokens_push(&all, made);
   for (uint32_t i = word ? 2 : 1; i < p->tokens.len; i++) {
-    vec_push(p->scratch, &all, p->tokens.at[i]);
+    tokens_push(&all, p->tokens.at[i]);
   }
+  tokens_free(&p->tokens);
   p->tokens = all;
 }
 
