@@ -68,8 +68,8 @@ static DdpError *data_compare(DdpRun *r) {
   uint64_t mine = ddp_dataset_hash(r->data);
   uint64_t *all = calloc((size_t)r->world, sizeof *all);
   if (!all) return ddp_error(DDP_MEMORY, "out of memory");
-  DdpError *error =
-      ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine, "hash of the data");
+  DdpError *error = ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine,
+                                         "all-gather of the hash of the data");
   for (int i = 1; i < r->world && !error; i++) {
     if (all[i] != all[0]) {
       error = ddp_error_rank(
@@ -151,6 +151,8 @@ static void banner(const DdpRun *r) {
 }
 
 static DdpError *run_start(DdpRun *r) {
+  bool measure = r->set->skip_memory_metrics == 0;
+  if (measure) r->resident[0] = run_resident();
   DDP_TRY(group_open(r));
   DDP_TRY(run_set_threads(r));
   if (!r->config->init_only) {
@@ -171,6 +173,7 @@ static DdpError *run_start(DdpRun *r) {
   if (r->rank == 0) banner(r);
   DdpError *error = r->rank == 0 ? report_open(&r->report, r) : NULL;
   DDP_TRY(run_agree(r, error, "opening the log"));
+  if (measure) r->resident[1] = run_resident();
   return run_train(r);
 }
 

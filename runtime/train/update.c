@@ -29,7 +29,8 @@ static DdpError *share_results(DdpRun *r, double loss) {
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
   }
   if (r->world == 1) return NULL;
-  return ddp_group_sum(r->group, a, AT_NORMS + r->job->n_tensors, "loss and gradient norms");
+  return ddp_group_sum(r->group, a, AT_NORMS + r->job->n_tensors,
+                       "all-reduce of loss and gradient norms");
 }
 
 /* Norm of the vector of norms, in the order of the model. */
@@ -46,7 +47,8 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
   int blame = -1;
   for (int i = 0; i < r->world; i++) a[i] = 0;
   a[r->rank] = isfinite(local_loss) ? 0 : 1;
-  if (r->world > 1) DDP_TRY(ddp_group_sum(r->group, a, r->world, "search for the rank with NaN"));
+  if (r->world > 1)
+    DDP_TRY(ddp_group_sum(r->group, a, r->world, "all-reduce to find the rank with NaN"));
   for (int i = r->world - 1; i >= 0; i--) {
     if (a[i] > 0) blame = i;
   }

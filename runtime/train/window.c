@@ -62,7 +62,8 @@ static DdpError *window_counts(DdpRun *r, const Window *w) {
       job->window_counts(&step, part);
       for (int32_t k = 0; k < job->n_counts; k++) all[k] += part[k];
     }
-    if (r->world > 1) DDP_TRY(ddp_group_sum(r->group, all, job->n_counts, "counts of the loss"));
+    if (r->world > 1)
+      DDP_TRY(ddp_group_sum(r->group, all, job->n_counts, "all-reduce of the counts of the loss"));
     for (int32_t k = 0; k < job->n_counts; k++) {
       if (isnan(total[k])) total[k] = all[k];
     }

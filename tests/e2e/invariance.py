@@ -29,8 +29,8 @@ def world_sizes():
 def dropout_acts():
     """The masks are really drawn: without dropout the losses are others."""
     with Folder() as f:
-        _, plain = f.train(f.compile(JOB, "plain", ["dropout=0.0"]), "plain")
-        _, dropped = f.train(f.compile(JOB, "dropped"), "dropped")
+        _, plain = f.train(f.compile(JOB, "job-plain", ["dropout=0.0"]), "plain")
+        _, dropped = f.train(f.compile(JOB, "job-dropped"), "dropped")
         expect(losses(plain)[0] != losses(dropped)[0], "dropout changes nothing")
 
 
