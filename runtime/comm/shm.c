@@ -65,6 +65,7 @@ struct DdpComm {
   Arena arenas[MAX_ARENAS];
   unsigned works, staged; /* how many so far */
   Work *head;             /* in flight, oldest first */
+  Work *idle;             /* finished ones, used again */
   float **rows;           /* [world] scratch */
   atomic_bool aborted;
 };
@@ -178,8 +179,11 @@ static Arena *arena_of(DdpComm *c, const void *data, size_t bytes, size_t *offse
 }
 
 static DdpError *enqueue(DdpComm *c, const Work *model, DdpWork **out) {
-  Work *w = malloc(sizeof *w);
-  if (!w) return ddp_error(DDP_MEMORY, "%s: no memory", model->what);
+  Work *w = c->idle;
+  if (w)
+    c->idle = w->next;
+  else if (!(w = malloc(sizeof *w)))
+    return ddp_error(DDP_MEMORY, "%s: no memory", model->what);
   *w = *model;
   w->comm = c;
   w->number = ++c->works;
@@ -216,7 +220,8 @@ static void forget(DdpComm *c, Work *w) {
   Work **p = &c->head;
   while (*p != w) p = &(*p)->next;
   *p = w->next;
-  free(w);
+  w->next = c->idle;
+  c->idle = w;
 }
 
 static DdpError *finish(DdpComm *c, Work *last) {
@@ -305,6 +310,11 @@ static bool shm_probe(const char **why) {
 static void shm_close(DdpComm *c) {
   if (!c) return;
   while (c->head) forget(c, c->head);
+  while (c->idle) {
+    Work *w = c->idle;
+    c->idle = w->next;
+    free(w);
+  }
   for (int i = 0; i < MAX_ARENAS; i++) {
     if (c->arenas[i].base) munmap(c->arenas[i].base, c->arenas[i].stride * (size_t)c->world);
   }

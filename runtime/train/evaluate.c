@@ -9,15 +9,13 @@
 typedef struct Evaluation {
   int64_t samples, batches, rounds; /* rounds: batches of the busiest rank */
   int n;                            /* sums of one batch */
-  int64_t *index;
-  double *mine, *all; /* [rounds][n], [world][rounds][n] */
 } Evaluation;
 
-static void one_batch(DdpRun *r, Evaluation *e, int64_t batch, double *sums) {
+static void one_batch(DdpRun *r, const Evaluation *e, int64_t batch, double *sums) {
   int64_t start = batch * r->job->eval_batch, n = e->samples - start;
   if (n > r->job->eval_batch) n = r->job->eval_batch;
-  for (int64_t i = 0; i < n; i++) e->index[i] = r->sample[i] = start + i;
-  ddp_dataset_gather(r->data, r->job->eval_split, e->index, n, r->batch);
+  for (int64_t i = 0; i < n; i++) r->eval_index[i] = r->sample[i] = start + i;
+  ddp_dataset_gather(r->data, r->job->eval_split, r->eval_index, n, r->batch);
   DdpStep step = {.batch = n,
                   .fields = (const void *const *)r->batch,
                   .sample = r->sample,
@@ -35,24 +33,35 @@ static void one_batch(DdpRun *r, Evaluation *e, int64_t batch, double *sums) {
   r->job->evaluate(&step);
 }
 
-static DdpError *evaluate(DdpRun *r, Evaluation *e, double *metrics) {
+/* [rounds][n] and [world][rounds][n] sums; the same sizes every time. */
+static DdpError *sums_open(DdpRun *r, const Evaluation *e) {
+  size_t n = (size_t)(e->rounds * e->n);
+  if (r->eval_index) return NULL;
+  r->eval_mine = malloc((n + 1) * sizeof(double));
+  r->eval_all = malloc((n * (size_t)r->world + 1) * sizeof(double));
+  r->eval_index = malloc((size_t)(r->job->eval_batch + 1) * sizeof *r->eval_index);
+  if (!r->eval_mine || !r->eval_all || !r->eval_index)
+    return ddp_error(DDP_MEMORY, "out of memory");
+  return NULL;
+}
+
+static DdpError *evaluate(DdpRun *r, const Evaluation *e, double *metrics) {
   int64_t bytes = e->rounds * e->n * (int64_t)sizeof(double);
-  e->index = malloc((size_t)(r->job->eval_batch + 1) * sizeof *e->index);
-  e->mine = calloc((size_t)bytes + 8, 1);
-  e->all = calloc((size_t)(bytes * r->world) + 8, 1);
-  if (!e->index || !e->mine || !e->all) return ddp_error(DDP_MEMORY, "out of memory");
+  DDP_TRY(sums_open(r, e));
+  memset(r->eval_mine, 0, (size_t)bytes);
   for (int64_t k = 0; k < e->rounds; k++) {
     int64_t batch = k * r->world + r->rank;
-    if (batch < e->batches) one_batch(r, e, batch, e->mine + k * e->n);
+    if (batch < e->batches) one_batch(r, e, batch, r->eval_mine + k * e->n);
   }
   if (r->world > 1) {
-    DDP_TRY(ddp_group_all_gather(r->group, e->mine, e->all, bytes, "sums of the evaluation"));
+    DDP_TRY(
+        ddp_group_all_gather(r->group, r->eval_mine, r->eval_all, bytes, "all-gather of the sums of the evaluation"));
   } else {
-    memcpy(e->all, e->mine, (size_t)bytes);
+    memcpy(r->eval_all, r->eval_mine, (size_t)bytes);
   }
   memset(r->sums, 0, (size_t)e->n * sizeof(double));
   for (int64_t b = 0; b < e->batches; b++) {
-    const double *part = e->all + ((b % r->world) * e->rounds + b / r->world) * e->n;
+    const double *part = r->eval_all + ((b % r->world) * e->rounds + b / r->world) * e->n;
     for (int i = 0; i < e->n; i++) r->sums[i] += part[i];
   }
   r->job->metric_values(r->sums, metrics);
@@ -68,9 +77,6 @@ DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *sam
   e.batches = (e.samples + r->job->eval_batch - 1) / r->job->eval_batch;
   e.rounds = (e.batches + r->world - 1) / r->world;
   DdpError *error = evaluate(r, &e, metrics);
-  free(e.index);
-  free(e.mine);
-  free(e.all);
   *seconds = ddp_clock() - begin;
   *samples = e.samples;
   *steps = e.rounds;

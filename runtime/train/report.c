@@ -15,7 +15,7 @@
 struct DdpReport {
   FILE *log;
   char *path;
-  char *line; /* JSON under construction */
+  char *line; /* JSON under construction; its memory is used again for the next line */
   size_t line_size;
   FILE *json;
   bool progress, plain, jsonl;
@@ -56,7 +56,10 @@ static void put_text(DdpReport *p, const char *name, const char *v) {
 }
 
 static DdpError *line_begin(DdpReport *p) {
-  p->json = open_memstream(&p->line, &p->line_size);
+  if (p->json)
+    rewind(p->json);
+  else
+    p->json = open_memstream(&p->line, &p->line_size);
   if (!p->json) return ddp_error(DDP_MEMORY, "out of memory");
   fputc('{', p->json);
   return NULL;
@@ -64,16 +67,14 @@ static DdpError *line_begin(DdpReport *p) {
 
 static DdpError *line_end(DdpReport *p) {
   fputs("}\n", p->json);
-  fclose(p->json);
-  p->json = NULL;
+  fputc(0, p->json); /* a longer line may have stood there */
+  fflush(p->json);
   bool written = fputs(p->line, p->log) >= 0 && fflush(p->log) == 0;
   int number = errno;
   if (p->jsonl) {
     fputs(p->line, stdout);
     fflush(stdout);
   }
-  free(p->line);
-  p->line = NULL;
   return written ? NULL : ddp_file_error("write", p->path, number);
 }
 
@@ -176,6 +177,16 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
   return line_end(p);
 }
 
+/* The Trainer's names; of rank 0. */
+static void put_resident(DdpReport *p, const DdpRun *r) {
+  int64_t now = run_resident();
+  if (now < 0) return;
+  put_int(p, "before_init_mem_cpu", r->resident[0]);
+  put_int(p, "init_mem_cpu_alloc_delta", r->resident[1] - r->resident[0]);
+  put_int(p, "before_train_mem_cpu", r->resident[1]);
+  put_int(p, "train_mem_cpu_alloc_delta", now - r->resident[1]);
+}
+
 static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *stopped) {
   char line[1200];
   if (p->progress) ddp_log_progress("");
@@ -204,6 +215,7 @@ DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epo
   put_real(p, "epoch", epoch);
   put_int(p, "step", r->update);
   if (stopped) put_text(p, "stopped_by", stopped);
+  if (r->set->skip_memory_metrics == 0) put_resident(p, r);
   DDP_TRY(line_end(p));
   say_end(p, r, seconds, stopped);
   return NULL;

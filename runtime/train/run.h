@@ -52,6 +52,10 @@ typedef struct DdpRun {
   double exposed;                 /* seconds spent waiting for gradients */
   double last_lr, last_norm;
   DdpReport *report;
+  int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
+  /* of the evaluation, from its first time on */
+  int64_t *eval_index;          /* [eval_batch] */
+  double *eval_mine, *eval_all; /* sums of the batches of this rank, of all ranks */
 } DdpRun;
 
 /* ---- setup.c: memory, initial weights */
@@ -101,6 +105,10 @@ DdpError *run_train(DdpRun *r);
 DdpError *run_set_threads(DdpRun *r);
 /* First thing: may start the program anew, with idle OpenMP threads told not to spin for long. */
 void run_limit_spinning(char **argv);
+
+/* ---- resident.c */
+/* Bytes of memory that this process fills; -1: not known. */
+int64_t run_resident(void);
 
 /* ---- signals.c */
 void run_signals_catch(void);
