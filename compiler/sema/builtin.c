@@ -201,8 +201,8 @@ static bool place_argument(Eval *e, const Builtin *b, BuiltinCall *c, const Call
 static Datum recipe(Eval *e, const Builtin *b, CallArgs args, Span at) {
   Closure *c = ARENA_NEW(e->arena, Closure);
   c->builtin = b;
-  c->args =
-      (CallArgs){arena_copy(e->arena, args.at, sizeof *args.at * (args.len + !args.len)), args.len};
+  if (args.len)
+    c->args = (CallArgs){arena_copy(e->arena, args.at, sizeof *args.at * args.len), args.len};
   c->at = at;
   return (Datum){.kind = DATUM_recipe, .as.closure = c};
 }

@@ -340,7 +340,8 @@ static Datum pieces(Eval *e, Val v, int64_t axis, Dim size, Dim piece, Span at) 
   uint32_t n = 0;
   Dim from = dim_of(0);
   while (!dim_equal(from, size)) {
-    Dim to = {from.per_batch + piece.per_batch, from.fixed + piece.fixed};
+    Dim to;
+    if (!dim_sum(e, from, piece, 1, at, &to)) return datum_error();
     if (dim_known(to) && dim_known(size) && to.fixed > size.fixed) to = size;
     if (n == 256) {
       eval_report(e, DIAG_E0519, at, "more than 256 pieces");
@@ -361,7 +362,7 @@ Datum builtin_chunk(Eval *e, const Builtin *b, const BuiltinCall *c) {
   if (!first_tensor(e, c, &v, &t)) return datum_error();
   if (c->given[2] && !axis_of(e, c->value[2], c->span[2], t.rank, &axis)) return datum_error();
   if (!need_int(e, c->value[1], c->span[1], "the number of chunks", &n)) return datum_error();
-  if (n < 1 || !t.rank) {
+  if (n < 1 || n > 65536 || !t.rank) {
     eval_report(e, DIAG_E0413, c->span[1], "%lld chunks of a tensor with %d dimensions",
                 (long long)n, t.rank);
     return datum_error();
@@ -399,7 +400,8 @@ Datum builtin_split(Eval *e, const Builtin *b, const BuiltinCall *c) {
   for (uint32_t i = 0; i < sizes.as.list.len; i++) {
     if (!need_dim(e, sizes.as.list.at[i], c->span[1], "the size of a piece", &piece))
       return datum_error();
-    Dim to = {from.per_batch + piece.per_batch, from.fixed + piece.fixed};
+    Dim to;
+    if (!dim_sum(e, from, piece, 1, c->at, &to)) return datum_error();
     out[i] = emit_slice(e, v, (int)axis, from, to, c->at);
     if (out[i].kind == DATUM_error) return out[i];
     from = to;

@@ -50,7 +50,7 @@ void call_leave(Eval *e, const CallGuard *g) {
 static Datum with_args(Eval *e, DatumKind kind, const Closure *from, CallArgs args, Span at) {
   Closure *c = ARENA_NEW(e->arena, Closure);
   *c = *from;
-  CallArg *copy = arena_copy(e->arena, args.at, sizeof *args.at * (args.len ? args.len : 1));
+  CallArg *copy = args.len ? arena_copy(e->arena, args.at, sizeof *args.at * args.len) : NULL;
   c->args = (CallArgs){copy, args.len};
   c->at = at;
   return (Datum){.kind = kind, .as.closure = c};

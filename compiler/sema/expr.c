@@ -199,7 +199,8 @@ static Datum eval_range(Eval *e, const Expr *x, Env *env) {
   Datum a = eval_expr(e, x->as.binary.left, env), b = eval_expr(e, x->as.binary.right, env);
   if (!need_int(e, a, x->as.binary.left->span, "the start of a range", &from)) return datum_error();
   if (!need_int(e, b, x->as.binary.right->span, "the end of a range", &to)) return datum_error();
-  int64_t n = to > from ? to - from : 0;
+  int64_t n = 0;
+  if (to > from && __builtin_sub_overflow(to, from, &n)) n = INT64_MAX;
   if (n > LIST_LIMIT) {
     eval_report(e, DIAG_E0519, x->span, "range of %lld numbers; 65,536 is the limit", (long long)n);
     return datum_error();

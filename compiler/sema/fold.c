@@ -127,10 +127,14 @@ static Datum fold_floats(Eval *e, BinaryOp op, double a, double b, Span at) {
 
 /* Sign of a - b for every batch of at least 1: -1, 0, 1; 2 when it depends on the batch. */
 static int dim_compare(Dim a, Dim b) {
-  int64_t slope = a.per_batch - b.per_batch, fixed = a.fixed - b.fixed;
+  int64_t slope, fixed, least;
+  if (__builtin_sub_overflow(a.per_batch, b.per_batch, &slope) ||
+      __builtin_sub_overflow(a.fixed, b.fixed, &fixed) ||
+      __builtin_add_overflow(slope, fixed, &least))
+    return 2;
   if (!slope) return fixed < 0 ? -1 : fixed > 0;
-  if (slope > 0 && slope + fixed > 0) return 1;
-  if (slope < 0 && slope + fixed < 0) return -1;
+  if (slope > 0 && least > 0) return 1;
+  if (slope < 0 && least < 0) return -1;
   return 2;
 }
 
@@ -150,16 +154,23 @@ static Datum dims_undecided(Eval *e, BinaryOp op, Dim a, Dim b, Span at) {
   return datum_error();
 }
 
+bool dim_sum(Eval *e, Dim a, Dim b, int sign, Span at, Dim *out) {
+  bool over = sign > 0 ? __builtin_add_overflow(a.per_batch, b.per_batch, &out->per_batch) ||
+                             __builtin_add_overflow(a.fixed, b.fixed, &out->fixed)
+                       : __builtin_sub_overflow(a.per_batch, b.per_batch, &out->per_batch) ||
+                             __builtin_sub_overflow(a.fixed, b.fixed, &out->fixed);
+  if (over) eval_report(e, DIAG_E0511, at, "this size does not fit in 64 bits");
+  return !over;
+}
+
 /* False: this operator gives no size; the graph computes it. */
 static bool fold_dims(Eval *e, BinaryOp op, Dim a, Dim b, Span at, Datum *out) {
   Dim r;
   int sign;
   switch (op) {
   case BIN_add:
-    *out = datum_dim((Dim){a.per_batch + b.per_batch, a.fixed + b.fixed});
-    return true;
   case BIN_sub:
-    *out = datum_dim((Dim){a.per_batch - b.per_batch, a.fixed - b.fixed});
+    *out = dim_sum(e, a, b, op == BIN_add ? 1 : -1, at, &r) ? datum_dim(r) : datum_error();
     return true;
   case BIN_mul:
   case BIN_floordiv:
@@ -386,7 +397,7 @@ Datum fold_unary(Eval *e, UnaryOp op, Datum x, Span at) {
   }
   if (x.kind == DATUM_int) return fold_ints(e, BIN_sub, 0, x.as.i, at);
   if (x.kind == DATUM_float) return datum_float(-x.as.f);
-  if (x.kind == DATUM_dim) return datum_dim((Dim){-x.as.dim.per_batch, -x.as.dim.fixed});
+  if (x.kind == DATUM_dim) return fold_binary(e, BIN_sub, datum_int(0), x, at, at);
   if (x.kind == DATUM_bool) {
     eval_report(e, DIAG_E0501, at, "`-` takes a number, not bool");
     return datum_error();

@@ -12,6 +12,9 @@ Datum fold_elementwise(Eval *e, OpKind op, const Datum *in, int n, Span at);
 /* a @ b; a transposition right before it becomes an attribute of the product. */
 Datum fold_matmul(Eval *e, Datum a, Datum b, Span at);
 
+/* a + sign * b; E0511 when it does not fit. */
+bool dim_sum(Eval *e, Dim a, Dim b, int sign, Span at, Dim *out);
+
 bool datum_is_numeric(Datum d);    /* known number or bool */
 bool datum_is_tensorlike(Datum d); /* tensor, leaf */
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { INSTANCE_LIMIT = 100000 };
+#define ELEMENT_LIMIT ((int64_t)1 << 48)
 
 typedef struct Later { /* `init` and `tie` wait until all members exist */
   const Member *member;
@@ -102,7 +103,10 @@ static bool sizes_known(Eval *e, Type t, Span at) {
       return false;
     }
   }
-  return true;
+  Dim elements;
+  if (type_elements(t, &elements) && elements.fixed < ELEMENT_LIMIT) return true;
+  eval_report(e, DIAG_E0519, at, "a leaf of more than 2 ** 48 elements");
+  return false;
 }
 
 static bool add_leaf(Making *mk, const Member *m, const char *name, Env *env) {

@@ -240,6 +240,13 @@ static Span user_place(const Eval *e, Span at) {
   return library_place(place) ? at : place;
 }
 
+/* Far above any memory, and low enough for arithmetic on sizes. */
+static bool too_large(Type t) {
+  double n = 1;
+  for (int i = 0; i < t.rank; i++) n *= (double)t.dim[i].per_batch * 65536 + (double)t.dim[i].fixed;
+  return n > 0x1p62;
+}
+
 Datum emit_op(Eval *e, OpKind op, const Val *in, int n, const Attr *attrs, Span at) {
   static const Attr none[IR_MAX_ATTRS];
   if (!e->build) {
@@ -251,6 +258,11 @@ Datum emit_op(Eval *e, OpKind op, const Val *in, int n, const Attr *attrs, Span 
   int code = 501;
   Val v = ir_add(e->build->graph, op, in, n, attrs ? attrs : none, user_place(e, at), e->scope,
                  &error, &code);
-  if (v == NO_VAL) eval_report(e, code_of(code), at, "%s", error ? error : "operands do not fit");
+  if (v == NO_VAL) {
+    eval_report(e, code_of(code), at, "%s", error ? error : "operands do not fit");
+  } else if (too_large(value_at(e->build->graph, v)->type)) {
+    eval_report(e, DIAG_E0519, at, "a tensor of more than 2 ** 62 elements");
+    return datum_error();
+  }
   return datum_tensor(v);
 }

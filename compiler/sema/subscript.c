@@ -148,7 +148,7 @@ static bool take_index(Eval *e, Datum d, const Subscript *s, Dim size, Take *t) 
   Dim at = i >= 0 ? dim_of(i) : (Dim){size.per_batch, size.fixed + i};
   int64_t least = size.per_batch >= 0 ? size.per_batch + size.fixed : 0;
   if (dim_known(size)) least = size.fixed;
-  if (i >= least || -i > least) {
+  if (i >= least || i < -least) {
     Text text = {0};
     dim_print(&text, size);
     eval_report(e, DIAG_E0413, s->span, "index %lld of a dimension of %s", (long long)i, text.at);

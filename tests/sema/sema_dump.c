@@ -55,8 +55,10 @@ static bool parse_type(const char *text, Type *out) {
   *out = (Type){.rank = 0};
   if (!dtype_parse(name, &out->dtype)) return false;
   for (const char *p = text + n + 1; *p && *p != ']';) {
+    if (out->rank == IR_MAX_RANK || !(isdigit((unsigned char)*p) || *p == 'B')) return false;
     int64_t k = isdigit((unsigned char)*p) ? strtoll(p, (char **)&p, 10) : 1;
     bool batch = *p == 'B';
+    if (k < 1 || k > 1000000) return false;
     out->dim[out->rank++] = batch ? (Dim){k, 0} : dim_of(k);
     p += batch;
     if (*p == ',') p++;
