@@ -15,7 +15,9 @@ const char *text_at(Parse *p, const Span *at) {
 }
 
 void ast_file(Parse *p, Span edition, DeclVec *decls) {
-  p->file->edition = edition.begin == edition.end ? 1 : literal_int(p, edition);
+  int64_t number = edition.begin == edition.end ? 1 : literal_int(p, edition);
+  if (number != 1) parse_report(p, DIAG_E0203, edition, "unknown edition %lld", (long long)number);
+  p->file->edition = number;
   LIST_SET(p->file->decls, decls);
 }
 

@@ -49,6 +49,8 @@ static void empty_text(void **state) {
   assert_reported("E0202");
   assert_false(parse("# only a comment\n")->ok);
   assert_reported("E0202");
+  assert_false(parse("edition 1_0")->ok);
+  assert_reported("unknown edition 10");
   AstFile *f = parse("edition 1");
   assert_true(f->ok);
   assert_int_equal(f->edition, 1);
