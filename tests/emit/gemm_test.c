@@ -1,0 +1,75 @@
+/* The plain product (without oneDNN) and the sums into named places, against loops written down. */
+#include <stdbool.h>
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/index.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { M = 7, N = 37, K = 19 };
+
+static float number(int i, int seed) {
+  return (float)((i * 37 + seed * 11) % 17 - 8) / 4;
+}
+
+static void products(void **state) {
+  (void)state;
+  float a[M * K], b[K * N], c[M * N];
+  for (int i = 0; i < M * K; i++) a[i] = number(i, 1);
+  for (int i = 0; i < K * N; i++) b[i] = number(i, 2);
+  for (int flags = 0; flags < 8; flags++) {
+    bool ta = flags & 1, tb = flags & 2;
+    float beta = flags & 4 ? 1.0f : 0.0f;
+    for (int i = 0; i < M * N; i++) c[i] = beta == 0.0f ? NAN : number(i, 3);
+    ddp_gemm(ta, tb, M, N, K, a, b, beta, c);
+    for (int i = 0; i < M; i++)
+      for (int j = 0; j < N; j++) {
+        float want = beta == 0.0f ? 0.0f : number(i * N + j, 3);
+        for (int k = 0; k < K; k++)
+          want += (ta ? a[k * M + i] : a[i * K + k]) * (tb ? b[j * K + k] : b[k * N + j]);
+        assert_true(c[i * N + j] == want); /* sixteenths: exact in any order */
+      }
+  }
+}
+
+static void rows(void **state) {
+  (void)state;
+  const int32_t index[] = {2, 0, 2, 3};
+  float g[4 * 3], y[5 * 3];
+  for (int i = 0; i < 12; i++) g[i] = number(i, 4);
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    for (int i = 0; i < 15; i++) y[i] = 100;
+    ddp_rows_add_i32(y, index, g, 4, 3, 5, accumulate);
+    for (int r = 0; r < 5; r++)
+      for (int j = 0; j < 3; j++) {
+        float want = accumulate ? 100.0f : 0.0f;
+        for (int i = 0; i < 4; i++) want += index[i] == r ? g[i * 3 + j] : 0;
+        assert_true(y[r * 3 + j] == want);
+      }
+  }
+}
+
+static void scatter(void **state) {
+  (void)state;
+  enum { OUTER = 2, SIZE = 4, COUNT = 3, INNER = 2 };
+  uint8_t index[OUTER * COUNT * INNER];
+  float x[OUTER * SIZE * INNER], src[OUTER * COUNT * INNER], y[OUTER * SIZE * INNER], want[16];
+  for (int i = 0; i < 12; i++) index[i] = (uint8_t)((i * 5) % SIZE), src[i] = number(i, 5);
+  for (int i = 0; i < 16; i++) want[i] = x[i] = number(i, 6);
+  for (int o = 0; o < OUTER; o++)
+    for (int c = 0; c < COUNT; c++)
+      for (int r = 0; r < INNER; r++) {
+        int at = (o * COUNT + c) * INNER + r;
+        want[(o * SIZE + index[at]) * INNER + r] += src[at];
+      }
+  ddp_scatter_add_u8(y, x, index, src, OUTER, SIZE, COUNT, INNER, false);
+  for (int i = 0; i < 16; i++) assert_true(y[i] == want[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(rows),
+                                     cmocka_unit_test(scatter)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
