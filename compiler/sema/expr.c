@@ -292,8 +292,8 @@ static bool comprehend(Eval *e, const Expr *x, uint32_t depth, Env *env, Collect
   const Loop *loop = &x->as.comprehension.loops.at[depth];
   DatumList *lists = ARENA_ARRAY(e->arena, DatumList, loop->iterables.len + 1);
   if (!loop_lists(e, loop, env, lists)) return false;
+  Env *inner = env_new(e->arena, env, NULL); /* nothing keeps the scope of a turn */
   for (uint32_t turn = 0; turn < lists[0].len; turn++) {
-    Env *inner = env_new(e->arena, env, NULL);
     if (!count_work(e, x->span) || !loop_bind(e, loop, lists, turn, inner)) return false;
     if (!comprehend(e, x, depth + 1, inner, out)) return false;
   }

@@ -135,8 +135,9 @@ static bool run_for(Eval *e, const Stmt *s, Env *env) {
   uint32_t turns = lists[0].len, several = s->yields.len;
   typedef VEC(Datum) Column;
   Column *columns = ARENA_ARRAY(e->arena, Column, several ? several : 1);
+  Env *inner = env_new(e->arena, env, NULL); /* nothing keeps the scope of a turn */
   for (uint32_t turn = 0; turn < turns; turn++) {
-    Env *inner = env_new(e->arena, env, NULL);
+    inner->names.len = 0;
     if (!count_work(e, s->span) || !loop_bind(e, &s->loop, lists, turn, inner)) return false;
     if (!eval_stmts(e, s->body, inner)) return false;
     for (uint32_t k = 0; k < several; k++) {
