@@ -74,13 +74,14 @@ static DdpError *timed_out(DdpGroup *g, int rank, const DdpError *e) {
   char where[64] = "", what[160] = "";
   int64_t update = atomic_load(&g->update);
   if (update >= 0) snprintf(where, sizeof where, "update %lld: ", (long long)update);
+  const char *operation = g->operation;
   if (rank < 0)
-    return ddp_error(DDP_TIMEOUT, "%s%s did not finish within %g s (ddp_timeout)", where,
-                     e->message, g->timeout);
+    return ddp_error(DDP_TIMEOUT, "%s%s%s did not finish within %g s (ddp_timeout)", where,
+                     operation, e->message, g->timeout);
   describe(g, rank, what, sizeof what);
   return ddp_error_rank(DDP_TIMEOUT, rank,
-                        "%s%s: rank %d did not arrive within %g s (ddp_timeout); %s", where,
-                        e->message, rank, g->timeout, what);
+                        "%s%s%s: rank %d did not arrive within %g s (ddp_timeout); %s", where,
+                        operation, e->message, rank, g->timeout, what);
 }
 
 DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e) {

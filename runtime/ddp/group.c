@@ -93,6 +93,7 @@ DdpError *ddp_group_open(DdpGroup **out, const DdpLaunch *launch, const DdpGroup
   g->world = launch->world;
   g->timeout = options->timeout;
   g->leader = true;
+  g->operation = "";
   atomic_init(&g->update, -1);
   atomic_init(&g->phase, "start");
   snprintf(g->path, sizeof g->path, "one rank");
@@ -122,7 +123,8 @@ void ddp_group_at(DdpGroup *g, int64_t update, const char *phase) {
 
 /* ---------- the two levels ---------- */
 
-static void arrive(DdpGroup *g) {
+static void arrive(DdpGroup *g, const char *operation) {
+  g->operation = operation;
   atomic_fetch_add_explicit(&g->arrived, 1, memory_order_relaxed);
 }
 
@@ -165,6 +167,19 @@ struct DdpGroupWork {
   DdpGroupWork *next;
 };
 
+static void retire(DdpGroup *g, DdpGroupWork *w) {
+  w->next = g->idle;
+  g->idle = w;
+}
+
+static void free_works(DdpGroupWork *w) {
+  while (w) {
+    DdpGroupWork *next = w->next;
+    free(w);
+    w = next;
+  }
+}
+
 /* Leaders hand a sum of their host on as soon as it is complete. */
 static DdpError *pass_on(DdpGroup *g, DdpGroupWork *w) {
   if (w->passed_on || !g->between.comm) return NULL;
@@ -188,7 +203,7 @@ DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
   if (g->world == 1) {
     DDP_TRY(alloc_alone(bytes, out));
   } else {
-    arrive(g);
+    arrive(g, "");
     bool inside = g->inside.comm;
     const DdpLevel *l = inside ? &g->inside : &g->between;
     DDP_TRY(ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
@@ -213,9 +228,12 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const 
                                      DdpGroupWork **out) {
   *out = NULL;
   if (g->world == 1 || n == 0) return NULL;
-  arrive(g);
-  DdpGroupWork *w = calloc(1, sizeof *w);
-  if (!w) return ddp_error(DDP_MEMORY, "%s: no memory", what);
+  arrive(g, "all-reduce of ");
+  DdpGroupWork *w = g->idle;
+  if (w)
+    g->idle = w->next;
+  else if (!(w = malloc(sizeof *w)))
+    return ddp_error(DDP_MEMORY, "%s: no memory", what);
   *w = (DdpGroupWork){.data = data, .n = n, .what = what};
   DdpError *e = NULL;
   if (g->inside.comm)
@@ -225,7 +243,7 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const 
   else
     e = pass_on(g, w);
   if (e) {
-    free(w);
+    retire(g, w);
     return e;
   }
   DdpGroupWork **end = &g->works;
@@ -277,11 +295,12 @@ static DdpError *finish(DdpGroup *g, DdpGroupWork *w) {
 
 DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
   if (!w) return NULL;
+  g->operation = "all-reduce of ";
   DdpError *e = finish(g, w);
   DdpGroupWork **p = &g->works;
   while (*p != w) p = &(*p)->next;
   *p = w->next;
-  free(w);
+  retire(g, w);
   return e;
 }
 
@@ -290,7 +309,7 @@ DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
 /* From the root's host to its leader, over the leaders, then inside the other hosts. */
 DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
   if (g->world == 1) return NULL;
-  arrive(g);
+  arrive(g, "broadcast of ");
   if (!g->two_level)
     return broadcast_in(g, g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between, data, bytes, root,
                         what);
@@ -321,36 +340,45 @@ static DdpError *gather_two_level(DdpGroup *g, const void *mine, void *all, int6
   return e;
 }
 
-DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
-                               const char *what) {
+static DdpError *gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
+                        const char *operation, const char *what) {
   if (g->world == 1) {
     if (all != mine) memcpy(all, mine, (size_t)bytes);
     return NULL;
   }
-  arrive(g);
+  arrive(g, operation);
   if (g->two_level) return gather_two_level(g, mine, all, bytes, what);
   return gather_in(g, g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between, mine, all, bytes,
                    what);
 }
 
+DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
+                               const char *what) {
+  return gather(g, mine, all, bytes, "all-gather of ", what);
+}
+
 /* Gathered, then added in the order of ranks: the same bits everywhere. */
 DdpError *ddp_group_sum(DdpGroup *g, double *data, int n, const char *what) {
   if (g->world == 1 || n == 0) return NULL;
-  size_t row = (size_t)n;
-  double *all = malloc((size_t)g->world * row * sizeof *all);
+  size_t row = (size_t)n, need = (size_t)g->world * row;
+  if (need > g->gathered_n) {
+    free(g->gathered);
+    g->gathered = malloc(need * sizeof *g->gathered);
+    g->gathered_n = g->gathered ? need : 0;
+  }
+  double *all = g->gathered;
   if (!all) return ddp_error(DDP_MEMORY, "%s: no memory", what);
-  DdpError *e = ddp_group_all_gather(g, data, all, (int64_t)(row * sizeof *all), what);
+  DdpError *e = gather(g, data, all, (int64_t)(row * sizeof *all), "all-reduce of ", what);
   for (size_t i = 0; !e && i < row; i++) {
     data[i] = all[i];
     for (size_t r = 1; r < (size_t)g->world; r++) data[i] += all[r * row + i];
   }
-  free(all);
   return e;
 }
 
 DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
   if (g->world == 1) return NULL;
-  arrive(g);
+  arrive(g, "barrier: ");
   DDP_TRY(barrier_in(g, DDP_LEVEL_inside, what));
   if (!g->two_level && g->inside.comm) return NULL;
   DDP_TRY(barrier_in(g, DDP_LEVEL_between, what));
@@ -373,11 +401,9 @@ void ddp_group_close(DdpGroup *g) {
     if (e) ddp_log(DDP_LOG_warning, "at the end of the job: %s", e->message);
     ddp_error_free(e);
   }
-  while (g->works) {
-    DdpGroupWork *w = g->works;
-    g->works = w->next;
-    free(w);
-  }
+  free_works(g->works);
+  free_works(g->idle);
+  free(g->gathered);
   free_arenas(g);
   if (g->world > 1)
     release(g);

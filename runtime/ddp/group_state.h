@@ -25,9 +25,13 @@ struct DdpGroup {
   bool two_level;   /* both are used */
   bool leader;      /* of its host; true without levels inside */
   char path[48];
-  DdpGroupWork *works;            /* in flight, oldest first */
+  DdpGroupWork *works; /* in flight, oldest first */
+  DdpGroupWork *idle;  /* finished ones, used again */
+  double *gathered;    /* scratch of ddp_group_sum */
+  size_t gathered_n;
   void *arenas[DDP_GROUP_ARENAS]; /* of ddp_group_alloc */
   int n_arenas;
+  const char *operation; /* what the training thread waits for, up to the caller's own name of it */
   /* Read by the control thread. */
   _Atomic uint64_t arrived;
   _Atomic int64_t update;

@@ -49,7 +49,7 @@ static DdpError *build(DdpReducer *r, double cap_mb) {
   if (!r->buckets) return ddp_error(DDP_MEMORY, "no memory for buckets");
   for (int32_t t = 0; t < job->n_tensors; t++) r->bucket_of[t] = -1;
   for (int b = 0; b < r->n; b++) {
-    snprintf(r->buckets[b].what, sizeof r->buckets[b].what, "all-reduce of bucket %d", b);
+    snprintf(r->buckets[b].what, sizeof r->buckets[b].what, "bucket %d", b);
     for (int32_t i = 0; i < r->info[b].count; i++)
       r->bucket_of[job->ready[r->info[b].first + i]] = b;
   }
