@@ -13,16 +13,12 @@ static void write_header(Emit *e, Text *out) {
   text_addf(
       out,
       "/* %s, compiled by ddpc %s for %s:%s\n   job %016llx, plan %016llx\n\n"
-      "   Read from the end: main() starts job, whose functions are forward_backward() with the "
-      "backward pass\n   after the forward pass, evaluate(), the optimizer's step and the "
-      "schedule. "
-      "Above them stand the\n   kernels, above these the tables. Gradients are written by the "
-      "first "
-      "micro-batch of an update and added\n   to by the others; ddp_grad_ready() marks where one "
-      "is "
-      "complete and its bucket may leave.\n   B is the number of samples of a micro-batch; all "
-      "other "
-      "sizes are constants. */\n",
+      "   Read from the end: main() starts `job`, whose functions are forward_backward(),\n"
+      "   evaluate(), the optimizer's step and the schedule. Above them stand the kernels, above\n"
+      "   these the tables. The first micro-batch of an update writes the gradients, the others\n"
+      "   add to them; ddp_grad_ready() marks where one is complete, so that its bucket may "
+      "leave.\n"
+      "   B is the number of samples of a micro-batch; all other sizes are constants. */\n",
       file ? file + 1 : job->path, e->options->compiler_version, e->target->name, e->options->march,
       (unsigned long long)job->spec_hash, (unsigned long long)plan->hash);
   text_add(out, "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n"

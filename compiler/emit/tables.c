@@ -99,8 +99,8 @@ static void write_init(Emit *e, Text *out) {
   if (!job->init.len) return;
   text_add(
       out,
-      "/* Initial values, drawn in the order of PyTorch's constructors. fill: a; uniform: a to "
-      "b; normal: mean a,\n   deviation b. */\n");
+      "/* Initial values, drawn in the order of PyTorch's constructors. fill: a; uniform: a to b;\n"
+      "   normal: mean a, deviation b. */\n");
   text_add(out, "static const DdpInitStep init[] = {\n");
   for (uint32_t i = 0; i < job->init.len; i++) {
     const InitStep *s = &job->init.at[i];
@@ -162,7 +162,7 @@ static void write_field(const Field *f, uint32_t number, Text *out) {
   text_add(out, ", .high = ");
   write_double(out, f->has_range ? f->high : 0);
   if (f->categories.len) text_addf(out, ", .categories = categories_%u", number);
-  text_addf(out, ", .used = %s, .place = ", f->used ? "true" : "false");
+  text_addf(out, ",\n     .used = %s, .place = ", f->used ? "true" : "false");
   write_place_literal(out, f->at);
   text_add(out, "},\n");
 }
@@ -198,7 +198,7 @@ static void write_source(const DataSource *s, uint32_t number, Text *out) {
     write_double(out, s->stop);
   }
   if (s->children.len) {
-    text_add(out, ", .children = {");
+    text_addf(out, "%s.children = {", s->kind == SOURCE_slice ? ",\n     " : ", ");
     for (uint32_t i = 0; i < s->children.len; i++)
       text_addf(out, "%s%d", i ? ", " : "", s->children.at[i]);
     text_addf(out, "}, .n_children = %u", s->children.len);
@@ -297,7 +297,7 @@ void tables_write_late(Emit *e, Text *out) {
       if (k) text_add(out, ", ");
       write_string(out, o->states.at[k], "");
     }
-    if (o->states.len) text_add(out, "}, .state_init = {");
+    if (o->states.len) text_add(out, "},\n     .state_init = {");
     for (uint32_t k = 0; k < o->states.len; k++) {
       if (k) text_add(out, ", ");
       write_double(out, o->state_init.at[k]);
