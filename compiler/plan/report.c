@@ -139,6 +139,17 @@ static const char *arena_name(const Plan *plan, const PlanArena *x, Arena *a) {
                                 : role[x->role];
 }
 
+/* Where the samples of a micro-batch are gathered: per field that is read, rounded up to 64 bytes. */
+static int64_t gathered_bytes(const Plan *plan, int64_t batch) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < plan->job->dataset.fields.len; i++) {
+    const Field *f = &plan->job->dataset.fields.at[i];
+    int64_t bytes = batch * type_elements_at(f->type, 1) * dtype_bytes(f->type.dtype);
+    if (f->used) sum += (bytes + 63) / 64 * 64;
+  }
+  return sum;
+}
+
 static void print_memory(Text *out, const Plan *plan, Arena *a) {
   Table t = {.a = a, .columns = 5, .align = "llrrl"};
   row(&t, "what", "dtype", "elements", "bytes", "");
@@ -160,7 +171,12 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
   }
   int64_t block = plan->train.block_bytes > plan->eval.block_bytes ? plan->train.block_bytes
                                                                    : plan->eval.block_bytes;
-  row(&t, "all of one rank", "", "", grouped(a, total + block), amount(a, total + block));
+  int64_t batch = plan->train.batch_max;
+  if (plan->eval.g && plan->eval.batch_max > batch) batch = plan->eval.batch_max;
+  int64_t gathered = gathered_bytes(plan, batch);
+  row(&t, "samples of one batch", "", "", grouped(a, gathered), amount(a, gathered));
+  total += block + gathered;
+  row(&t, "all of one rank, beside the data", "", "", grouped(a, total), amount(a, total));
   text_add(out, "memory of one rank\n");
   print_table(out, &t);
 }
