@@ -4,6 +4,8 @@
      # input NAME TYPE       a tensor of the graph: f32[B,64]
      # graph EXPR            builds the graph of an expression over net and the inputs, and prints it
      # type EXPR             builds it and prints only the types of its results
+     # run EXPR              builds it and prints its values for a batch of 4: floats hold
+                             2 sin(1.3 j + 0.7 k), parameters sin(0.9 j + 0.3 k), ints (7 j + k) % 5
      # show EXPR             prints a compile-time value
      # training false        what `training` is from here on
      # error E0405: text    this line is wrong: the message begins with text (may be left out)
@@ -12,9 +14,10 @@
 #include "diag.h"
 #include "eval.h"
 #include "ir_text.h"
-#include "op.h"
+#include "ops.h"
 #include "parse.h"
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,6 +173,38 @@ static void type_of(Session *s, const char *text) {
   fputs("\n", s->out);
 }
 
+static void fill(void *self, const Graph *g, Val v, double *out) {
+  const Value *x = value_at(g, v);
+  double k = (double)x->attr[0].as.i;
+  int64_t n = type_elements_at(x->type, 4);
+  (void)self;
+  for (int64_t j = 0; j < n; j++) {
+    double wave =
+        x->op == OP_param ? sin(0.9 * (double)j + 0.3 * k) : 2 * sin(1.3 * (double)j + 0.7 * k);
+    out[j] = dtype_category(x->type.dtype) == 'f' ? wave : (double)((7 * j + x->attr[0].as.i) % 5);
+  }
+}
+
+static void run_values(Session *s, const char *text) {
+  if (!s->graph) new_graph(s);
+  Eval e = eval_new(s->program, s->build, &s->leaves, s->training);
+  const Expr *x = parse_text(s, text);
+  if (!x) return;
+  int n = 0;
+  uint32_t first = s->graph->outputs.len;
+  output(s, &e, eval_expr(&e, x, s->env), &n, x->span);
+  if (diag_errors()) return;
+  Interp how = {.batch = 4, .source = fill};
+  double **values = interp_run(s->arena, s->graph, &how);
+  fprintf(s->out, "%s:", text);
+  for (uint32_t i = first; i < s->graph->outputs.len; i++) {
+    Val v = s->graph->outputs.at[i].value;
+    int64_t count = type_elements_at(value_at(s->graph, v)->type, 4);
+    for (int64_t j = 0; j < count; j++) fprintf(s->out, " %.5g", values[v][j] + 0.0);
+  }
+  fputs("\n", s->out);
+}
+
 static void show(Session *s, const char *text) {
   Eval e = eval_new(s->program, s->build, &s->leaves, s->training);
   const Expr *x = parse_text(s, text);
@@ -183,10 +218,11 @@ static void show(Session *s, const char *text) {
 }
 
 static void directive(Session *s, char *line) {
-  static const char *const words[] = {"model ", "input ", "graph ", "show ", "training ", "type "};
+  static const char *const words[] = {"model ",    "input ", "graph ", "show ",
+                                      "training ", "type ",  "run "};
   int k = 0;
-  while (k < 6 && strncmp(line, words[k], strlen(words[k])) != 0) k++;
-  if (k == 6) return;
+  while (k < 7 && strncmp(line, words[k], strlen(words[k])) != 0) k++;
+  if (k == 7) return;
   char *rest = line + strlen(words[k]);
   switch (k) {
   case 0:
@@ -203,6 +239,9 @@ static void directive(Session *s, char *line) {
     break;
   case 5:
     type_of(s, rest);
+    break;
+  case 6:
+    run_values(s, rest);
     break;
   default:
     s->training = !strcmp(rest, "true");
