@@ -4,7 +4,7 @@
 #include "op.h"
 #include <ctype.h>
 
-enum { LONGEST_INLINE = 60 }; /* longer expressions get a name */
+enum { LONGEST_INLINE = 40 }; /* longer expressions get a name */
 
 void body_line(Body *b, const char *format, ...) {
   va_list args;

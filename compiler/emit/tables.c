@@ -203,7 +203,7 @@ static void write_source(const DataSource *s, uint32_t number, Text *out) {
       text_addf(out, "%s%d", i ? ", " : "", s->children.at[i]);
     text_addf(out, "}, .n_children = %u", s->children.len);
   }
-  text_add(out, ", .place = ");
+  text_add(out, s->children.len ? ",\n     .place = " : ", .place = ");
   write_place_literal(out, s->at);
   text_add(out, "},\n");
 }
