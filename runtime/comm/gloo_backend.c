@@ -43,6 +43,7 @@ struct DdpComm {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   GlooWork *head; /* not yet done; the first one is running */
+  GlooWork *idle; /* waited for, used again */
   bool stop, failed, aborted;
 };
 
@@ -88,9 +89,12 @@ static void *work(void *argument) {
 }
 
 static DdpError *submit(DdpComm *c, const GlooWork *model, DdpWork **out) {
-  GlooWork *w = malloc(sizeof *w);
+  GlooWork *w = c->idle; /* touched by the caller's thread only */
   *out = NULL;
-  if (!w) return ddp_error(DDP_MEMORY, "%s: no memory", model->what);
+  if (w)
+    c->idle = w->next;
+  else if (!(w = malloc(sizeof *w)))
+    return ddp_error(DDP_MEMORY, "%s: no memory", model->what);
   *w = *model;
   w->comm = c;
   w->tag = ++c->tags;
@@ -159,7 +163,8 @@ static DdpError *gloo_wait(DdpWork *handle) {
   if (!returned) return e ? e : ddp_error(DDP_PEER, "%s was given up", w->what);
   if (w->error && !e) e = ddp_error(DDP_PEER, "%s: Gloo: %s", w->what, w->error);
   free(w->error);
-  free(w);
+  w->next = c->idle;
+  c->idle = w;
   return e;
 }
 
@@ -272,6 +277,11 @@ static void gloo_close(DdpComm *c) {
     pthread_join(c->thread, NULL);
   }
   if (c->context) c->plugin->close(c->context);
+  while (c->idle) {
+    GlooWork *w = c->idle;
+    c->idle = w->next;
+    free(w);
+  }
   pthread_mutex_destroy(&c->lock);
   pthread_cond_destroy(&c->changed);
   free(c);

@@ -27,10 +27,7 @@ struct DdpGroup {
   char path[48];
   DdpGroupWork *works; /* in flight, oldest first */
   DdpGroupWork *idle;  /* finished ones, used again */
-  double *rows;        /* of ddp_group_sum: what all ranks gave */
-  size_t rows_bytes;
-  DdpGroupWork *idle; /* finished ones, used again */
-  double *gathered;   /* scratch of ddp_group_sum */
+  double *gathered;    /* scratch of ddp_group_sum */
   size_t gathered_n;
   void *arenas[DDP_GROUP_ARENAS]; /* of ddp_group_alloc */
   int n_arenas;
