@@ -1,4 +1,5 @@
 /* Made by torch_optimizers.py with torch 2.15.0+cu132. */
+/* clang-format off */
 enum { FIXTURE_N = 21, FIXTURE_STEPS = 4 };
 
 typedef struct AdamwFixture {

@@ -38,7 +38,7 @@ def run(make):
 
 def main():
     torch.set_num_threads(1)
-    print(f"/* Made by torch_optimizers.py with torch {torch.__version__}. */")
+    print(f"/* Made by torch_optimizers.py with torch {torch.__version__}. */\n/* clang-format off */")
     print(f"enum {{ FIXTURE_N = {N}, FIXTURE_STEPS = {STEPS} }};\n")
     print("typedef struct AdamwFixture {\n  double weight_decay, beta1;\n"
           "  uint32_t p[FIXTURE_N], m[FIXTURE_N], v[FIXTURE_N];\n} AdamwFixture;")
