@@ -21,11 +21,11 @@ static const struct {
   const char *usage, *doc;
 } commands[] = {
     {"plan", COMMAND_plan, "ddpc plan JOB [OPTIONS]",
-     "prints what the compiler decided: shapes, parameters, memory, buckets"},
+     "prints parameters, memory, kernels, buckets"},
     {"check", COMMAND_check, "ddpc check FILE [OPTIONS]",
-     "reports the mistakes of a job, library or fragment and compiles nothing"},
+     "reports mistakes and compiles nothing; FILE: a job or a library"},
     {"explain", COMMAND_explain, "ddpc explain E0405|KEY ...",
-     "says more about a diagnostic or a setting"},
+     "says more about a code of a message or a setting"},
     {"", COMMAND_compile, "ddpc JOB -o OUT [OPTIONS]", "compiles a job to a program"},
 };
 
@@ -48,17 +48,32 @@ static void print_row(FILE *out, const OptionRow *r) {
   fprintf(out, "  %-26s %s\n", left, r->doc);
 }
 
+static void print_usage(FILE *out, int command) {
+  enum { COMMANDS = sizeof commands / sizeof *commands };
+  for (int i = 0; i < COMMANDS; i++) {
+    int row = (i + COMMANDS - 1) % COMMANDS; /* compiling, the last of the table, comes first */
+    if (commands[row].command == command || command == COMMAND_compile)
+      fprintf(out, "  %-32s %s\n", commands[row].usage, commands[row].doc);
+  }
+}
+
 void options_help(FILE *out, int command) {
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-    if (commands[i].command == command || command == COMMAND_compile)
-      fprintf(out, "%-36s %s\n", commands[i].usage, commands[i].doc);
-  fprintf(out, "\n");
+  bool all = command == COMMAND_compile;
+  if (all) fprintf(out, "Compiles training jobs to native programs.\n\n");
+  fprintf(out, "Usage:\n");
+  print_usage(out, command);
+  fprintf(out, "\nOptions%s:\n",
+          all ? " (`ddpc plan --help` and so on list those of a command)" : "");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if (rows[i].commands & command) print_row(out, &rows[i]);
-  if (command != COMMAND_compile) return;
+  if (!all) return;
   Text stages = {0};
   pipeline_stages(&stages);
   fprintf(out, "\nStages for --dump: %s\n", stages.at);
+  fprintf(
+      out,
+      "Environment: DDPC_CC is the C compiler (default: cc); NO_COLOR means no colours\n"
+      "Exit status: 0 done, 1 the job has mistakes, 2 wrong options or the C compiler failed\n");
   text_free(&stages);
 }
 

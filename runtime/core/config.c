@@ -21,10 +21,10 @@ typedef struct OwnFlag {
 
 static const OwnFlag own_flags[] = {
     {"help", NULL, "this text", offsetof(DdpConfig, help)},
-    {"help_env", NULL, "environment variables", offsetof(DdpConfig, help_env)},
+    {"help_env", NULL, "environment variables that are read", offsetof(DdpConfig, help_env)},
     {"version", NULL, "versions, target and hashes", offsetof(DdpConfig, version)},
     {"spec", NULL, "the resolved job that this binary was made from", offsetof(DdpConfig, spec)},
-    {"print_config", NULL, "every setting, its value and where it comes from",
+    {"print_config", NULL, "every setting, its value and where the value comes from",
      offsetof(DdpConfig, print_config)},
     {"config", "FILE.json", "settings from a JSON object; flags win over it",
      offsetof(DdpConfig, config)},
@@ -359,6 +359,30 @@ void ddp_config_print(const DdpConfig *c, FILE *out) {
   }
 }
 
+enum { HELP_WIDTH = 36 };
+
+/* A long left side gets a line of its own. */
+static void help_left(FILE *out, const char *left) {
+  if (strlen(left) <= HELP_WIDTH)
+    fprintf(out, "  %-*s ", HELP_WIDTH, left);
+  else
+    fprintf(out, "  %s\n  %*s ", left, HELP_WIDTH, "");
+}
+
+/* What may stand behind the key: the words that are supported, or the kind of value. */
+static void help_value(const DdpSettingRow *row, char *out, size_t size) {
+  static const char *const kinds[] = {"N", "X", "true|false", "TEXT", "WORD", "A,B", "A=B,C=D"};
+  snprintf(out, size, "%s", kinds[row->type]);
+  if (row->type != DDP_TYPE_word || !row->values[0]) return;
+  size_t used = 0;
+  for (const char *v = row->values; *v;) {
+    size_t n = strcspn(v, "|");
+    if (*v != '~' && used + n + 2 < size)
+      used += (size_t)snprintf(out + used, size - used, "%s%.*s", used ? "|" : "", (int)n, v);
+    v += n + (v[n] == '|');
+  }
+}
+
 void ddp_config_help(const DdpConfig *c, FILE *out) {
   fprintf(out, "This program's own flags:\n");
   for (int i = 0; i < OWN_FLAGS; i++) {
@@ -366,18 +390,22 @@ void ddp_config_help(const DdpConfig *c, FILE *out) {
     snprintf(left, sizeof left, "--%s%s%s", own_flags[i].name, own_flags[i].argument ? " " : "",
              own_flags[i].argument ? own_flags[i].argument : "");
     for (char *p = left + 2; *p && *p != ' '; p++) {
-      if (*p == '_' && !own_flags[i].argument) *p = '-';
+      if (*p == '_') *p = '-';
     }
-    fprintf(out, "  %-32s %s\n", left, own_flags[i].doc);
+    help_left(out, left);
+    fprintf(out, "%s\n", own_flags[i].doc);
   }
-  fprintf(out, "\nSettings that may change at run time (--key value or --key=value; value now):\n");
+  fprintf(out, "\nSettings (--key value or --key=value), with the value they have now:\n");
   for (int i = 0; i < DDP_KEY_COUNT; i++) {
     const DdpSettingRow *row = &ddp_setting_rows[i];
     if (row->class_ != 'R' || row->later || c->fixed[i]) continue;
-    char left[64];
-    snprintf(left, sizeof left, "--%s", row->name);
-    fprintf(out, "  %-32s %s (%s)\n", left, row->doc, c->value[i]);
+    char left[200], value[128];
+    help_value(row, value, sizeof value);
+    snprintf(left, sizeof left, "--%s %s", row->name, value);
+    help_left(out, left);
+    fprintf(out, "%s [%s]\n", row->doc, c->value[i]);
   }
+  fprintf(out, "\nEverything else is fixed in this program; --print-config lists it all.\n");
 }
 
 /* What only rank 0 or the one machine uses may differ between ranks. */

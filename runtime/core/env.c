@@ -17,7 +17,7 @@ const char *ddp_env(DdpEnv which) {
 void ddp_env_help(FILE *out) {
   fprintf(out, "Environment variables (an empty one counts as unset):\n\n");
   for (int i = 0; i < DDP_ENV_COUNT; i++) {
-    fprintf(out, "  %-16s %s", rows[i].name, rows[i].doc);
+    fprintf(out, "  %-18s  %s", rows[i].name, rows[i].doc);
     if (rows[i].default_[0]) fprintf(out, " (default: %s)", rows[i].default_);
     fprintf(out, "\n");
   }
