@@ -1,7 +1,7 @@
 /* The interface of all communication backends (shm, gloo; nccl, xccl, hccl, cncl later).
-   Every rank makes the same calls in the same order. A reduction is a sum, in an order fixed by rank
-   so that all ranks and all runs get the same bits. Every wait has a deadline; an error is final for
-   the communicator. A vendor's header is included in one file only. */
+   Every rank makes the same calls in the same order. A reduction is a sum, in an order fixed by
+   rank so that all ranks and all runs get the same bits. Every wait has a deadline; an error is
+   final for the communicator. A vendor's header is included in one file only. */
 #ifndef DDP_COMM_COMM_H
 #define DDP_COMM_COMM_H
 #include "ddp/job.h"
@@ -18,8 +18,8 @@ typedef struct DdpCommOptions {
   const char *address; /* numeric address by which the others reach this rank */
   double deadline;     /* ddp_clock() seconds for opening */
   double timeout;      /* seconds for each operation: ddp_timeout */
-  /* Asked when an operation reaches its deadline; rank: who is missing, -1: not known. true: that rank
-     is known to be busy, wait for another timeout. NULL: never. */
+  /* Asked when an operation reaches its deadline; rank: who is missing, -1: not known. true: that
+     rank is known to be busy, wait for another timeout. NULL: never. */
   bool (*patience)(void *self, int rank);
   void *patience_self;
 } DdpCommOptions;
@@ -39,8 +39,8 @@ typedef struct DdpBackend {
      aligned. Collective: all ranks call it with the same size. */
   DdpError *(*alloc)(DdpComm *c, size_t bytes, void **out);
   void (*free)(DdpComm *c, void *p);
-  /* Enqueue; `what` names the operation in errors ("bucket 2") and lives until the wait. stream: NULL
-     on CPUs. *out NULL: already done; wait accepts that. An error's rank counts within this
+  /* Enqueue; `what` names the operation in errors ("bucket 2") and lives until the wait. stream:
+     NULL on CPUs. *out NULL: already done; wait accepts that. An error's rank counts within this
      communicator; class DDP_TIMEOUT: the deadline passed, DDP_PEER: a rank is gone. */
   DdpError *(*all_reduce)(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
                           void *stream, DdpWork **out);
@@ -51,7 +51,8 @@ typedef struct DdpBackend {
   DdpError *(*reduce_scatter)(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
                               void *stream, DdpWork **out);
   DdpError *(*barrier)(DdpComm *c, const char *what);
-  /* poll: advances without waiting, sets *done. wait: until done or the deadline; frees the work. */
+  /* poll: advances without waiting, sets *done. wait: until done or the deadline; frees the
+     work. */
   DdpError *(*poll)(DdpWork *w, bool *done);
   DdpError *(*wait)(DdpWork *w);
   DdpError *(*async_error)(DdpComm *c);

@@ -1,7 +1,7 @@
-/* In: the connections of the rendezvous, frames of other ranks. Out: store values, positions, the first
-   error of the job. Holds: a lost connection without a goodbye is an error on every rank within
-   milliseconds (rank 0 sees it and tells the others; rank 0's own loss all see); nothing here waits for
-   a stopped rank: frames to it are dropped once its buffer fills. */
+/* In: the connections of the rendezvous, frames of other ranks. Out: store values, positions, the
+   first error of the job. Holds: a lost connection without a goodbye is an error on every rank
+   within milliseconds (rank 0 sees it and tells the others; rank 0's own loss all see); nothing
+   here waits for a stopped rank: frames to it are dropped once its buffer fills. */
 #include "control.h"
 #include "clock.h"
 #include "log.h"
@@ -112,8 +112,8 @@ static void send_abort(DdpControl *c, int but, const DdpError *e, double wait) {
   }
 }
 
-/* An error that came from elsewhere than this rank's own code. Rank 0 tells the others before its own
-   training thread can hear of it and end the process. */
+/* An error that came from elsewhere than this rank's own code. Rank 0 tells the others before its
+   own training thread can hear of it and end the process. */
 static void on_failure(DdpControl *c, DdpError *e, int from) {
   pthread_mutex_lock(&c->lock);
   bool first = !c->error && !c->closing;
@@ -489,7 +489,8 @@ static void send_bye(DdpControl *c) {
   }
 }
 
-/* Rank 0 answers when it has heard everybody, so all leave together and none is mistaken for lost. */
+/* Rank 0 answers when it has heard everybody, so all leave together and none is mistaken for
+   lost. */
 DdpError *ddp_control_bye(DdpControl *c, double deadline) {
   if (c->meeting.rank != 0) send_bye(c);
   pthread_mutex_lock(&c->lock);

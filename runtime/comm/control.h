@@ -1,5 +1,5 @@
-/* Control plane: the rendezvous connections, kept open and served by one thread on each rank. It carries
-   the store, tells everybody when a rank is lost or gives up, and knows where each rank is.
+/* Control plane: the rendezvous connections, kept open and served by one thread on each rank. It
+   carries the store, tells everybody when a rank is lost or gives up, and knows where each rank is.
    Star around rank 0. The first error of the job wins and stays. */
 #ifndef DDP_COMM_CONTROL_H
 #define DDP_COMM_CONTROL_H
@@ -22,8 +22,8 @@ typedef struct DdpControlHooks {
   void (*failed)(void *self);
   /* A few times a second after the first error; seconds since then. */
   void (*tick)(void *self, double since_failure);
-  /* The parent process is the launcher, and this rank ends when it is gone (torchrun does not see to it
-     when it is killed itself). */
+  /* The parent process is the launcher, and this rank ends when it is gone (torchrun does not see
+     to it when it is killed itself). */
   bool with_parent;
 } DdpControlHooks;
 

@@ -13,8 +13,8 @@ typedef struct DdpFanOut { /* start that many ranks here */
 
 /* --nproc-per-node and the like, removed from argv. */
 DdpError *ddp_detect_flags(int *argc, char **argv, DdpFanOut *out);
-/* First launcher that fits, in the order of docs/launch.md. `fan`: flags already found; may be filled
-   by PET_* variables or accelerate. */
+/* First launcher that fits, in the order of docs/launch.md. `fan`: flags already found; may be
+   filled by PET_* variables or accelerate. */
 DdpError *ddp_detect(DdpFanOut *fan, DdpLaunch *out);
 /* Whole text is an integer within [low, high]. */
 bool ddp_detect_int(const char *text, int low, int high, int *out);

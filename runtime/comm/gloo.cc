@@ -1,6 +1,7 @@
-// Gloo behind a C interface, built as libddp_gloo.so. In: blocking collectives. Out: Gloo's ring algorithms,
-// exceptions turned into text. Holds: no exception leaves a function. Gloo's own timeouts are far away on
-// purpose (they count per segment): the caller keeps the deadline and uses `shut`.
+// Gloo behind a C interface, built as libddp_gloo.so. In: blocking collectives. Out: Gloo's ring
+// algorithms, exceptions turned into text. Holds: no exception leaves a function. Gloo's own
+// timeouts are far away on purpose (they count per segment): the caller keeps the deadline and
+// uses `shut`.
 #include "gloo.h"
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-/* C face of libddp_gloo.so, the one file that includes Gloo's headers. Every function blocks; an error is
-   text in `error`. Loaded by gloo_backend.c. */
+/* C face of libddp_gloo.so, the one file that includes Gloo's headers. Every function blocks; an
+   error is text in `error`. Loaded by gloo_backend.c. */
 #ifndef DDP_COMM_GLOO_H
 #define DDP_COMM_GLOO_H
 #include <stddef.h>

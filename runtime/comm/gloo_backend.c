@@ -1,6 +1,7 @@
-/* Backend over Gloo. In: collectives on any memory. Out: the same, run in order by one worker thread that
-   may block; the caller goes on computing. Holds: a wait ends by the deadline, because then the mesh's
-   sockets are shut, which ends the worker's call; after any error the communicator is finished. */
+/* Backend over Gloo. In: collectives on any memory. Out: the same, run in order by one worker
+   thread that may block; the caller goes on computing. Holds: a wait ends by the deadline, because
+   then the mesh's sockets are shut, which ends the worker's call; after any error the communicator
+   is finished. */
 #include "comm.h"
 #include "clock.h"
 #include "gloo_plugin.h"
@@ -144,8 +145,8 @@ static DdpError *wait_done(DdpComm *c, const GlooWork *w) {
   return NULL;
 }
 
-/* Whether the worker comes back from sockets that were shut. Now and then Gloo sleeps on in a send that it
-   had not begun; then the worker keeps its work for good. The lock is held. */
+/* Whether the worker comes back from sockets that were shut. Now and then Gloo sleeps on in a send
+   that it had not begun; then the worker keeps its work for good. The lock is held. */
 static bool worker_returns(DdpComm *c, const GlooWork *w) {
   double deadline = ddp_clock() + shut_wait;
   while ((w ? !w->done : c->head != NULL) && ddp_clock() < deadline) wait_changed(c, deadline);
@@ -233,7 +234,8 @@ static int store_get(void *self, const char *key, void **out, size_t *size) {
   return e != NULL;
 }
 
-/* All ranks are asked for first: Gloo's own wait for one that never comes is five times too long. */
+/* All ranks are asked for first: Gloo's own wait for one that never comes is five times too
+   long. */
 static DdpError *meet(DdpComm *c, const DdpCommOptions *o) {
   char key[256];
   for (int r = -1; r < o->world; r++) {

@@ -1,5 +1,6 @@
-/* In: the places where the plugin may lie: DDP_PLUGIN_DIR, the path compiled into the job, the folder of
-   the executable and ../lib beside it, the loader's own path. Out: its table of functions. */
+/* In: the places where the plugin may lie: DDP_PLUGIN_DIR, the path compiled into the job, the
+   folder of the executable and ../lib beside it, the loader's own path. Out: its table of
+   functions. */
 #include "gloo_plugin.h"
 #include "ddp/job.h"
 #include "env.h"

@@ -1,6 +1,6 @@
-/* In: this process, two program texts. Out: what tells hosts apart, and what differs between programs.
-   Ranks share a host when kernel, host name and the namespaces that matter are the same; LOCAL_RANK
-   does not say so (containers, --virtual-local-rank). */
+/* In: this process, two program texts. Out: what tells hosts apart, and what differs between
+   programs. Ranks share a host when kernel, host name and the namespaces that matter are the same;
+   LOCAL_RANK does not say so (containers, --virtual-local-rank). */
 #include "rendezvous.h"
 #include <stdio.h>
 #include <string.h>

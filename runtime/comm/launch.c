@@ -1,5 +1,5 @@
-/* In: argv and the environment. Out: this process's rank and how it finds the others; or, in the parent
-   of our own launcher, the exit code after all ranks have ended. */
+/* In: argv and the environment. Out: this process's rank and how it finds the others; or, in the
+   parent of our own launcher, the exit code after all ranks have ended. */
 #include "launch.h"
 #include "detect.h"
 #include "log.h"

@@ -1,5 +1,5 @@
-/* Who am I: rank, world, host-local rank, from the environment of the launcher (design: launch order
-   in docs/launch.md), or our own launcher's flags. */
+/* Who am I: rank, world, host-local rank, from the environment of the launcher (design: launch
+   order in docs/launch.md), or our own launcher's flags. */
 #ifndef DDP_COMM_LAUNCH_H
 #define DDP_COMM_LAUNCH_H
 #include "ddp/status.h"
@@ -15,11 +15,13 @@ typedef struct DdpLaunch {
   bool child; /* of our own launcher */
 } DdpLaunch;
 
-/* Reads launcher flags out of argv (removing them) and the environment. In parent mode it starts the
-   ranks, waits for them and sets *parent_exit to the exit code (>= 0); otherwise *parent_exit = -1. */
+/* Reads launcher flags out of argv (removing them) and the environment. In parent mode it starts
+   the ranks, waits for them and sets *parent_exit to the exit code (>= 0); otherwise *parent_exit
+   = -1. */
 DdpError *ddp_launch(int *argc, char **argv, DdpLaunch *out, int *parent_exit);
 /* Lines for --help. */
 extern const char ddp_launch_help[];
-/* Writes torchrun's error file, /dev/termination-log; waits as a victim should (launch document). */
+/* Writes torchrun's error file, /dev/termination-log; waits as a victim should (launch
+   document). */
 void ddp_launch_report(const DdpLaunch *l, const DdpError *e);
 #endif

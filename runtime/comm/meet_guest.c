@@ -1,5 +1,5 @@
-/* Side of the ranks above 0. In: a connection to what may be rank 0. Out: accepted, refused with a reason,
-   or not rank 0 at all. Also the fields of hello and table, used by both sides. */
+/* Side of the ranks above 0. In: a connection to what may be rank 0. Out: accepted, refused with a
+   reason, or not rank 0 at all. Also the fields of hello and table, used by both sides. */
 #include "meet.h"
 #include "clock.h"
 #include "log.h"

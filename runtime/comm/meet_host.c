@@ -1,6 +1,6 @@
-/* Rank 0's side of the rendezvous. In: a listener. Out: one checked connection per rank and the table.
-   Holds: whatever is wrong (another program, another world, a rank twice, a missing rank) is told to
-   every rank that came or still comes, with the same reason. */
+/* Rank 0's side of the rendezvous. In: a listener. Out: one checked connection per rank and the
+   table. Holds: whatever is wrong (another program, another world, a rank twice, a missing rank)
+   is told to every rank that came or still comes, with the same reason. */
 #include "meet.h"
 #include "clock.h"
 #include "log.h"

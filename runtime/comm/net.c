@@ -1,5 +1,6 @@
-/* In: addresses, sockets, bytes. Out: the same with deadlines, EINTR and partial transfers dealt with.
-   Holds: sockets stay in blocking mode; waiting is done by poll, transfers by MSG_DONTWAIT. */
+/* In: addresses, sockets, bytes. Out: the same with deadlines, EINTR and partial transfers dealt
+   with. Holds: sockets stay in blocking mode; waiting is done by poll, transfers by
+   MSG_DONTWAIT. */
 #include "net.h"
 #include "clock.h"
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
-/* Stream sockets whose every step has a deadline (seconds of ddp_clock). Sockets are close-on-exec and
-   never raise SIGPIPE. Functions that return an int give -1 and errno; ETIMEDOUT is the deadline,
-   ECONNRESET also stands for an orderly end of the stream in the middle of a message. */
+/* Stream sockets whose every step has a deadline (seconds of ddp_clock). Sockets are close-on-exec
+   and never raise SIGPIPE. Functions that return an int give -1 and errno; ETIMEDOUT is the
+   deadline, ECONNRESET also stands for an orderly end of the stream in the middle of a message. */
 #ifndef DDP_COMM_NET_H
 #define DDP_COMM_NET_H
 #include <stdbool.h>

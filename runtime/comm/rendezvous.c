@@ -1,6 +1,7 @@
-/* In: what the launcher said. Out: the meeting. What differs between launchers is only how the ranks
-   learn rank 0's place: torchrun's store (its keys survive restarts, so an old entry is recognised by its
-   nonce and read again), a given address, or an abstract unix socket on one host. */
+/* In: what the launcher said. Out: the meeting. What differs between launchers is only how the
+   ranks learn rank 0's place: torchrun's store (its keys survive restarts, so an old entry is
+   recognised by its nonce and read again), a given address, or an abstract unix socket on one
+   host. */
 #include "rendezvous.h"
 #include "clock.h"
 #include "log.h"
@@ -65,8 +66,8 @@ static DdpError *bind_error(const DdpLaunch *l) {
                    strerror(errno));
 }
 
-/* Publishes where this rank listens: the address of the route to the store, and the store's own name for
-   hosts that resolve it differently. */
+/* Publishes where this rank listens: the address of the route to the store, and the store's own
+   name for hosts that resolve it differently. */
 static DdpError *publish(const DdpLaunch *l, DdpMeet *meet, const DdpMeeting *m) {
   char key[512], local[DDP_NET_NAME], value[512], last[128] = "";
   int present, fd;

@@ -1,5 +1,5 @@
-/* How ranks meet: every rank ends with a checked connection to rank 0 and the table of all ranks, or
-   with the reason why not. */
+/* How ranks meet: every rank ends with a checked connection to rank 0 and the table of all ranks,
+   or with the reason why not. */
 #ifndef DDP_COMM_RENDEZVOUS_H
 #define DDP_COMM_RENDEZVOUS_H
 #include "launch.h"

@@ -1,6 +1,6 @@
 /* In: why this rank ends. Out: torchrun's error file and Kubernetes' termination message.
-   Holds: the error file is whole or absent (a broken one crashes torchrun), and a rank that ends because
-   of another one never has the earlier stamp, or torchrun would blame it. */
+   Holds: the error file is whole or absent (a broken one crashes torchrun), and a rank that ends
+   because of another one never has the earlier stamp, or torchrun would blame it. */
 #include "launch.h"
 #include "clock.h"
 #include <fcntl.h>
@@ -53,8 +53,8 @@ static void termination_log(const char *message) {
   close(fd);
 }
 
-/* torchrun ends the others within a tenth of a second; dying of its signal shows that we are a victim.
-   On another host than the failing rank nothing comes, so do not wait for long. */
+/* torchrun ends the others within a tenth of a second; dying of its signal shows that we are a
+   victim. On another host than the failing rank nothing comes, so do not wait for long. */
 static void wait_for_term(void) {
   sigset_t term;
   signal(SIGTERM, SIG_DFL);

@@ -1,8 +1,8 @@
-/* Backend for the ranks of one host. In: gradient ranges that lie in shared memory themselves. Out: their
-   sums, without a copy: when all ranks have arrived, rank r adds up its 1/W part of all ranks' ranges in
-   the order of ranks and writes it to all of them.
-   Holds: same bits on all ranks and in all runs; a rank waits only for counters of other ranks, each on
-   its own cache line, about 2000 pauses spinning and then asleep until the deadline. */
+/* Backend for the ranks of one host. In: gradient ranges that lie in shared memory themselves.
+   Out: their sums, without a copy: when all ranks have arrived, rank r adds up its 1/W part of all
+   ranks' ranges in the order of ranks and writes it to all of them.
+   Holds: same bits on all ranks and in all runs; a rank waits only for counters of other ranks,
+   each on its own cache line, about 2000 pauses spinning and then asleep until the deadline. */
 #include "comm.h"
 #include "clock.h"
 #include "shm_segment.h"
@@ -246,8 +246,8 @@ static DdpError *shm_wait(DdpWork *work) {
 
 /* ---------- blocking, from any memory ---------- */
 
-/* Two halves in turn: a rank that writes half h again has seen everybody enter the operation after the one
-   that read it, so one wait per piece is enough. */
+/* Two halves in turn: a rank that writes half h again has seen everybody enter the operation after
+   the one that read it, so one wait per piece is enough. */
 static char *stage_of(const DdpComm *c, int rank) {
   return c->stage + ((size_t)rank * 2 + (c->staged & 1)) * STAGE;
 }

@@ -1,5 +1,6 @@
-/* Shared segments between the ranks of one host; internal to the shm backend. A segment is an anonymous
-   file whose descriptor travels over an abstract unix socket: it has no name, so nothing can be left. */
+/* Shared segments between the ranks of one host; internal to the shm backend. A segment is an
+   anonymous file whose descriptor travels over an abstract unix socket: it has no name, so nothing
+   can be left. */
 #ifndef DDP_COMM_SHM_SEGMENT_H
 #define DDP_COMM_SHM_SEGMENT_H
 #include "comm.h"

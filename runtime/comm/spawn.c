@@ -1,6 +1,6 @@
-/* Parent mode. In: how many ranks. Out: the ranks, later one exit code and one line saying which rank
-   failed first and why. Holds: no rank outlives the parent, whatever ends it: ranks have a parent-death
-   signal, and a failing or interrupted job is ended by SIGTERM, then SIGKILL. */
+/* Parent mode. In: how many ranks. Out: the ranks, later one exit code and one line saying which
+   rank failed first and why. Holds: no rank outlives the parent, whatever ends it: ranks have a
+   parent-death signal, and a failing or interrupted job is ended by SIGTERM, then SIGKILL. */
 #include "spawn.h"
 #include "clock.h"
 #include "log.h"

@@ -1,5 +1,5 @@
-/* In: one range in each rank's memory. Out: the sum in all of them. Holds: the order of additions is that
-   of the ranks for every element, so ranges, vector width and timing never change a bit. */
+/* In: one range in each rank's memory. Out: the sum in all of them. Holds: the order of additions
+   is that of the ranks for every element, so ranges, vector width and timing never change a bit. */
 #include "sum.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* In: keys, bytes, waiting ranks. Out: the bytes, the ranks to answer. A list: a job stores a few keys
-   per rank and backend, once. */
+/* In: keys, bytes, waiting ranks. Out: the bytes, the ranks to answer. A list: a job stores a few
+   keys per rank and backend, once. */
 #include "table.h"
 #include <stdlib.h>
 #include <string.h>

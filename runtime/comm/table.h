@@ -1,4 +1,5 @@
-/* The store's table in memory and the ranks that wait for a key; internal to control.c. Not locked. */
+/* The store's table in memory and the ranks that wait for a key; internal to control.c. Not
+   locked. */
 #ifndef DDP_COMM_TABLE_H
 #define DDP_COMM_TABLE_H
 #include <stddef.h>

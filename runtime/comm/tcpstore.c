@@ -1,6 +1,7 @@
 /* In: keys and values. Out: requests and replies of PyTorch's store protocol.
-   Holds: one send per request, the first together with VALIDATE: the libuv server drops a connection
-   whose first message arrives in pieces, the legacy server stalls the whole job on half a request. */
+   Holds: one send per request, the first together with VALIDATE: the libuv server drops a
+   connection whose first message arrives in pieces, the legacy server stalls the whole job on half
+   a request. */
 #include "tcpstore.h"
 #include "net.h"
 #include <errno.h>

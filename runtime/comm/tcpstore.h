@@ -1,5 +1,5 @@
-/* Client of PyTorch's TCPStore (torch >= 2.2): the four requests that the rendezvous needs. Keys get
-   PyTorch's leading "/". Every call ends by its deadline. */
+/* Client of PyTorch's TCPStore (torch >= 2.2): the four requests that the rendezvous needs. Keys
+   get PyTorch's leading "/". Every call ends by its deadline. */
 #ifndef DDP_COMM_TCPSTORE_H
 #define DDP_COMM_TCPSTORE_H
 #include <stddef.h>

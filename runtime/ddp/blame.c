@@ -1,5 +1,5 @@
-/* In: an error of a backend, the positions of all ranks. Out: one error that names the operation, the
-   update and the rank that is to blame; the watchdog that ends a rank which does not come back.
+/* In: an error of a backend, the positions of all ranks. Out: one error that names the operation,
+   the update and the rank that is to blame; the watchdog that ends a rank which does not come back.
    Holds: the first error of the job is the one that every call returns. */
 #include "group_state.h"
 #include "clock.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds: silent for longer is stopped; true cause of a broken connection is awaited; a rank that is
-   still computing long after the job's first error is ended. */
+/* Seconds: silent for longer is stopped; true cause of a broken connection is awaited; a rank that
+   is still computing long after the job's first error is ended. */
 static const double silent = 1.0, cause_wait = 1.0, grace = 3.0;
 static const char saving[] = "saving"; /* phase of a rank for which the others wait longer */
 
@@ -21,8 +21,8 @@ int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number) {
   return g->two_level ? ddp_members_rank(&g->members, number, 0) : number;
 }
 
-/* Who is missing: a rank that does not answer (rank 0 first: what is known of the others went through
-   it), else the one that the backend saw, else the one that has come least far. */
+/* Who is missing: a rank that does not answer (rank 0 first: what is known of the others went
+   through it), else the one that the backend saw, else the one that has come least far. */
 static int suspect(DdpGroup *g, int seen) {
   int late = -1;
   uint64_t least = atomic_load(&g->arrived);

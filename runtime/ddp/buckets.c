@@ -1,6 +1,7 @@
-/* In: the order in which gradients become ready, a size limit. Out: buckets, each one range of the arena.
-   PyTorch's rule: a tensor is added, and the bucket is closed when it has reached the limit; without a
-   limit of the user's the first one is 1 MiB, so that communication starts early, the others 25 MiB. */
+/* In: the order in which gradients become ready, a size limit. Out: buckets, each one range of the
+   arena. PyTorch's rule: a tensor is added, and the bucket is closed when it has reached the
+   limit; without a limit of the user's the first one is 1 MiB, so that communication starts early,
+   the others 25 MiB. */
 #include "buckets.h"
 
 static const double mib = 1024.0 * 1024.0;
@@ -20,8 +21,8 @@ static bool overlap(const DdpBucketInfo *a, const DdpBucketInfo *b) {
   return a->begin < b->end && b->begin < a->end;
 }
 
-/* The plan lays gradients out in ready order, so ranges are disjoint; should an order ever differ, buckets
-   that share a range become one. */
+/* The plan lays gradients out in ready order, so ranges are disjoint; should an order ever differ,
+   buckets that share a range become one. */
 static int merge(DdpBucketInfo *b, int n) {
   for (int i = 1; i < n; i++) {
     int j = 0;

@@ -1,6 +1,7 @@
-/* The process group. In: the launcher's word and settings. Out: collectives over all ranks, by shared
-   memory inside a host and Gloo between hosts. Holds: used by one thread (only abort may come from
-   another); every call of a world of one returns at once; after an error every call returns that error. */
+/* The process group. In: the launcher's word and settings. Out: collectives over all ranks, by
+   shared memory inside a host and Gloo between hosts. Holds: used by one thread (only abort may
+   come from another); every call of a world of one returns at once; after an error every call
+   returns that error. */
 #include "group.h"
 #include "clock.h"
 #include "group_state.h"

@@ -23,8 +23,8 @@ int ddp_group_rank(const DdpGroup *g);
 int ddp_group_world(const DdpGroup *g);
 const char *ddp_group_path(const DdpGroup *g); /* "shared memory", "gloo", "shared memory + gloo" */
 
-/* Memory in which all-reduce works in place (gradient arena), zeroed. Collective. The group's: close
-   takes it back. */
+/* Memory in which all-reduce works in place (gradient arena), zeroed. Collective. The group's:
+   close takes it back. */
 DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out);
 /* In place sum of floats; range lies in memory of ddp_group_alloc. */
 DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const char *what,
@@ -37,8 +37,8 @@ DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, 
 DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
                                const char *what);
 DdpError *ddp_group_barrier(DdpGroup *g, const char *what);
-/* For the messages of errors. phase: a string constant; while it begins with "saving" the others wait
-   for this rank as long as it is alive. */
+/* For the messages of errors. phase: a string constant; while it begins with "saving" the others
+   wait for this rank as long as it is alive. */
 void ddp_group_at(DdpGroup *g, int64_t update, const char *phase);
 /* Tells the others why this rank ends, then wakes and ends everything. */
 void ddp_group_abort(DdpGroup *g, const DdpError *why);

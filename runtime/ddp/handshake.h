@@ -1,5 +1,5 @@
-/* Comparing what must be equal on all ranks before anything relies on it: backends abort or return wrong
-   numbers when sizes differ. */
+/* Comparing what must be equal on all ranks before anything relies on it: backends abort or return
+   wrong numbers when sizes differ. */
 #ifndef DDP_DDP_HANDSHAKE_H
 #define DDP_DDP_HANDSHAKE_H
 #include "group.h"

@@ -1,4 +1,5 @@
-/* Who shares a host with whom; internal to group.c. Ranks are sorted; a host's lowest rank leads it. */
+/* Who shares a host with whom; internal to group.c. Ranks are sorted; a host's lowest rank leads
+   it. */
 #ifndef DDP_DDP_MEMBERS_H
 #define DDP_DDP_MEMBERS_H
 #include "rendezvous.h"

@@ -1,6 +1,6 @@
 /* In: "this gradient is complete", from the emitted backward. Out: all-reduced gradient ranges.
-   Holds: buckets are started in their order, on every rank the same, whatever order gradients come in;
-   nothing is sent on micro-batches that only accumulate; the first error is kept for finish. */
+   Holds: buckets are started in their order, on every rank the same, whatever order gradients come
+   in; nothing is sent on micro-batches that only accumulate; the first error is kept for finish. */
 #include "reducer.h"
 #include "buckets.h"
 #include "clock.h"

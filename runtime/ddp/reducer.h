@@ -17,8 +17,8 @@ DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group,
 int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out);
 /* Before each micro-batch. synchronise: this is the last one of the window. */
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update);
-/* After backward of a synchronising micro-batch: waits for all buckets; also returns the first error
-   that a ddp_grad_ready met. exposed_seconds += time spent waiting. */
+/* After backward of a synchronising micro-batch: waits for all buckets; also returns the first
+   error that a ddp_grad_ready met. exposed_seconds += time spent waiting. */
 DdpError *ddp_reducer_finish(DdpReducer *r, double *exposed_seconds);
 void ddp_reducer_close(DdpReducer *r);
 #endif

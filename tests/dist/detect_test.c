@@ -1,5 +1,5 @@
-/* Launchers' environments as they were recorded, and broken ones: rank, world and channel, or an exact
-   complaint. */
+/* Launchers' environments as they were recorded, and broken ones: rank, world and channel, or an
+   exact complaint. */
 #include "detect.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* What happens to the others when a rank dies, fails, stops or hangs: they end in time, say which rank and
-   which operation, and leave nothing. */
+/* What happens to the others when a rank dies, fails, stops or hangs: they end in time, say which
+   rank and which operation, and leave nothing. */
 #include "run.h"
 #include <dirent.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Collectives of 1 to 4 ranks over shared memory and Gloo: right sums, the same bits on every rank, in every
-   run. DIST_RANK is the program of rank.c. */
+/* Collectives of 1 to 4 ranks over shared memory and Gloo: right sums, the same bits on every
+   rank, in every run. DIST_RANK is the program of rank.c. */
 #include "run.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Two hosts as two network namespaces joined by a wire: shared memory inside, Gloo between. Skipped where
-   namespaces cannot be made. */
+/* Two hosts as two network namespaces joined by a wire: shared memory inside, Gloo between.
+   Skipped where namespaces cannot be made. */
 #include "run.h"
 #include <setjmp.h>
 #include <stdarg.h>

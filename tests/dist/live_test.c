@@ -1,4 +1,5 @@
-/* The launchers themselves, where they are installed: torchrun in its ways of starting, Open MPI. */
+/* The launchers themselves, where they are installed: torchrun in its ways of starting, Open
+   MPI. */
 #include "run.h"
 #include <setjmp.h>
 #include <signal.h>

@@ -1,8 +1,9 @@
-/* One rank of a small job, for the tests of comm and ddp: starts like a compiled job, runs the steps that
-   its arguments name, ends like a compiled job.
-   key=value arguments: do=reduce|values|loop|open|alloc, backend=gloo (no shared memory), timeout=SECONDS,
-   updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE, slow=RANK@UPDATE (phase "saving"),
-   hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program text of that rank), size=FLOATS. */
+/* One rank of a small job, for the tests of comm and ddp: starts like a compiled job, runs the
+   steps that its arguments name, ends like a compiled job.
+   key=value arguments: do=reduce|values|loop|open|alloc, backend=gloo (no shared memory),
+   timeout=SECONDS, updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE,
+   slow=RANK@UPDATE (phase "saving"), hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program
+   text of that rank), size=FLOATS. */
 #include "clock.h"
 #include "group.h"
 #include "log.h"

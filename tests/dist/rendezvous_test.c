@@ -1,5 +1,5 @@
-/* Ranks that meet, or cannot: missing, twice, for another world, old entries in torchrun's store, a foreign
-   server at rank 0's address. */
+/* Ranks that meet, or cannot: missing, twice, for another world, old entries in torchrun's store,
+   a foreign server at rank 0's address. */
 #include "run.h"
 #include "store_server.h"
 #include <setjmp.h>
@@ -129,7 +129,8 @@ static void test_port_taken(void **state) {
   close(listener);
 }
 
-/* Rank 1 meets what an earlier round left in the store, again and again, until rank 0 has written anew. */
+/* Rank 1 meets what an earlier round left in the store, again and again, until rank 0 has written
+   anew. */
 static void stale(bool legacy, bool somebody_there) {
   int port, old_port = free_port(), old = -1;
   char value[128];

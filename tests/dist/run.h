@@ -1,5 +1,5 @@
-/* Runs programs for a test: captured output, measured time, a hard limit after which everything of it is
-   killed. */
+/* Runs programs for a test: captured output, measured time, a hard limit after which everything of
+   it is killed. */
 #ifndef DDP_TEST_RUN_H
 #define DDP_TEST_RUN_H
 #include <stdbool.h>
@@ -14,8 +14,8 @@ typedef struct Run {
   double start, seconds;
 } Run;
 
-/* command: split at blanks, no quoting. environment: NULL-terminated "NAME=value", or NULL; launchers'
-   variables of the test's own environment are not passed on. */
+/* command: split at blanks, no quoting. environment: NULL-terminated "NAME=value", or NULL;
+   launchers' variables of the test's own environment are not passed on. */
 Run run_start(const char *command, const char *const *environment);
 /* Returns when the text has come that often, or fails the test. */
 void run_until(Run *r, const char *text, int times, double limit);

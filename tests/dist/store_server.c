@@ -1,5 +1,5 @@
-/* In: requests of the store protocol (VALIDATE, SET, GET, CHECK). Out: replies, or the connection closed where
-   the real servers close it. One thread per connection. */
+/* In: requests of the store protocol (VALIDATE, SET, GET, CHECK). Out: replies, or the connection
+   closed where the real servers close it. One thread per connection. */
 #include "store_server.h"
 #include "net.h"
 #include <poll.h>

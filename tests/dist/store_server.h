@@ -1,5 +1,5 @@
-/* A TCPStore server for tests, in the manner of either of PyTorch's: libuv (default since torch 2.4) or
-   legacy. They differ in what they do to careless clients. */
+/* A TCPStore server for tests, in the manner of either of PyTorch's: libuv (default since torch
+   2.4) or legacy. They differ in what they do to careless clients. */
 #ifndef DDP_TEST_STORE_SERVER_H
 #define DDP_TEST_STORE_SERVER_H
 #include <stdbool.h>
