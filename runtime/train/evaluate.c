@@ -54,8 +54,8 @@ static DdpError *evaluate(DdpRun *r, const Evaluation *e, double *metrics) {
     if (batch < e->batches) one_batch(r, e, batch, r->eval_mine + k * e->n);
   }
   if (r->world > 1) {
-    DDP_TRY(
-        ddp_group_all_gather(r->group, r->eval_mine, r->eval_all, bytes, "all-gather of the sums of the evaluation"));
+    DDP_TRY(ddp_group_all_gather(r->group, r->eval_mine, r->eval_all, bytes,
+                                 "the sums of the evaluation"));
   } else {
     memcpy(r->eval_all, r->eval_mine, (size_t)bytes);
   }

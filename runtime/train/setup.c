@@ -215,17 +215,17 @@ DdpError *run_init_weights(DdpRun *r) {
 
 DdpError *run_broadcast_buffers(DdpRun *r) {
   if (r->world == 1 || r->buffer_bytes == 0) return NULL;
-  return ddp_group_broadcast(r->group, r->buffers, r->buffer_bytes, 0, "broadcast of buffers");
+  return ddp_group_broadcast(r->group, r->buffers, r->buffer_bytes, 0, "buffers");
 }
 
 DdpError *run_broadcast_model(DdpRun *r) {
   const int64_t f = (int64_t)sizeof(float);
   if (r->world == 1) return NULL;
   if (r->param_count) {
-    DDP_TRY(ddp_group_broadcast(r->group, r->params, r->param_count * f, 0, "broadcast of parameters"));
+    DDP_TRY(ddp_group_broadcast(r->group, r->params, r->param_count * f, 0, "parameters"));
   }
   if (r->frozen_count) {
-    DDP_TRY(ddp_group_broadcast(r->group, r->frozen, r->frozen_count * f, 0, "broadcast of frozen parameters"));
+    DDP_TRY(ddp_group_broadcast(r->group, r->frozen, r->frozen_count * f, 0, "frozen parameters"));
   }
   return run_broadcast_buffers(r);
 }

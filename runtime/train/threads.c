@@ -50,7 +50,7 @@ static DdpError *fair_share(DdpRun *r, int *out) {
   all[0] = mine;
   DdpError *error = NULL;
   if (r->world > 1)
-    error = ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine, "all-gather of CPUs");
+    error = ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine, "CPUs");
   for (int i = 0; i < r->world && !error; i++) {
     cpu_set_t both;
     CPU_AND(&both, &mine.cpus, &all[i].cpus);
