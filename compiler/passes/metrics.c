@@ -1,7 +1,8 @@
 /* Cuts the evaluation at its batch sums. In: Job.eval with the loss as value 0 and metric i as value
    1 + i. Out: OUT_sum accumulators in Job.eval, which the runtime adds up over the split, and
    Job.finish, where metric i (0 is the loss) is a function of host "sum.K" in double. So exp(loss) is
-   the perplexity of the split. What is no function of sums over samples is E0903 or E0904. */
+   the perplexity of the split. What is no function of sums over samples is E0903 or
+   E0904; in a job without an evaluation split such a job simply has no evaluation. */
 #include "metrics.h"
 #include "batch.h"
 #include "diag.h"
@@ -17,6 +18,7 @@ typedef struct Cut {
   VEC(Val) memo;  /* by value of g */
   const char *what;
   Span at;
+  bool failed; /* something is no function of sums over samples */
 } Cut;
 
 static Val number(Cut *c, Val v);
@@ -33,7 +35,14 @@ static Val accumulator(Cut *c, Val v) {
   return host;
 }
 
+/* Without a split there is nothing to evaluate, and in-batch losses are fine. */
+static bool fail_silently(Cut *c) {
+  c->failed = true;
+  return !c->job->eval_split;
+}
+
 static Val fail_mixed(Cut *c, Val v) {
+  if (fail_silently(c)) return NO_VAL;
   diag_report(DIAG_E0903, c->at,
               "%s averages over a batch inside another average, and cannot be written as sums over "
               "the split",
@@ -43,6 +52,7 @@ static Val fail_mixed(Cut *c, Val v) {
 }
 
 static Val fail_other(Cut *c, Val v) {
+  if (fail_silently(c)) return NO_VAL;
   diag_report(DIAG_E0904, c->at, "%s cannot be accumulated over the split", c->what);
   diag_note(value_at(c->g, v)->at, "`%s` is no sum over samples",
             op_def(value_at(c->g, v)->op)->name);
@@ -173,6 +183,11 @@ void metrics_cut(Job *job) {
     Val v = number(&c, o->value);
     if (v == NO_VAL) continue;
     graph_output(c.finish, OUT_metric, o->index, as_f64(c.finish, v));
+  }
+  if (c.failed && !job->eval_split) {
+    job->eval = job->finish = NULL;
+    job->eval_sums = 0;
+    return;
   }
   for (uint32_t k = 0; k < c.sums.len; k++) graph_output(g, OUT_sum, (int32_t)k, c.sums.at[k]);
   job->eval_sums = (int32_t)c.sums.len;
