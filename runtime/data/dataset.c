@@ -16,6 +16,7 @@
 typedef struct Rows { /* row numbers of the table */
   int64_t *row;
   int64_t n;
+  int64_t dropped; /* files: rows left out for missing values */
 } Rows;
 
 struct DdpDataset {
@@ -78,11 +79,13 @@ static DdpError *eval_files(DdpDataset *d, int32_t at) {
     if (i == at || !d->sources[i].row || !same_files(s, &d->job->sources[i])) continue;
     DDP_TRY(rows_alloc(&d->sources[at], d->sources[i].n));
     memcpy(d->sources[at].row, d->sources[i].row, (size_t)d->sources[i].n * sizeof(int64_t));
+    d->sources[at].dropped = d->sources[i].dropped;
     return NULL;
   }
-  int64_t before = d->table->rows;
+  int64_t before = d->table->rows, dropped = d->table->dropped;
   DDP_TRY(read_files(d, s));
   DDP_TRY(rows_alloc(&d->sources[at], d->table->rows - before));
+  d->sources[at].dropped = d->table->dropped - dropped;
   for (int64_t i = 0; i < d->sources[at].n; i++) d->sources[at].row[i] = before + i;
   return NULL;
 }
@@ -174,6 +177,29 @@ static DdpError *check_fields(const DdpJob *job) {
   return NULL;
 }
 
+/* Number of files under a source; what they gave, and the first of them. */
+static int count_files(const DdpDataset *d, int32_t at, Rows *sum, const char **path) {
+  const DdpSource *s = &d->job->sources[at];
+  int files = path_count(s);
+  for (int32_t i = 0; i < s->n_children; i++) files += count_files(d, s->children[i], sum, path);
+  if (!path_count(s)) return files;
+  sum->n += d->sources[at].n;
+  sum->dropped += d->sources[at].dropped;
+  if (!*path) *path = s->paths[0];
+  return files;
+}
+
+static DdpError *empty_split(const DdpDataset *d, const DdpSplit *split) {
+  Rows sum = {0};
+  const char *path = NULL;
+  int files = count_files(d, split->source, &sum, &path);
+  return ddp_error(DDP_DATA,
+                   "split %s is empty: %lld rows were read from '%s'%s, %lld of them left out "
+                   "for missing values",
+                   split->name, (long long)(sum.n + sum.dropped), path ? path : "",
+                   files > 1 ? " and other files" : "", (long long)sum.dropped);
+}
+
 static DdpError *dataset_read(DdpDataset *d) {
   const DdpJob *job = d->job;
   DDP_TRY(check_fields(job));
@@ -185,11 +211,7 @@ static DdpError *dataset_read(DdpDataset *d) {
     if (d->splits[i].n > 0) continue;
     bool needed = strcmp(split->name, "train") == 0 ||
                   (job->eval_split && strcmp(split->name, job->eval_split) == 0);
-    if (needed) {
-      return ddp_error(DDP_DATA, "split %s is empty: %lld rows were read, %lld left out as missing",
-                       split->name, (long long)(d->table->rows + d->table->dropped),
-                       (long long)d->table->dropped);
-    }
+    if (needed) return empty_split(d, split);
   }
   return ddp_table_finish(d->table);
 }
