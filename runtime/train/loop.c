@@ -143,9 +143,10 @@ static DdpError *train(Loop *l) {
 
 DdpError *run_train(DdpRun *r) {
   Loop l;
-  run_signals_catch();
   DdpError *error = loop_open(&l, r);
+  run_signals_training(true);
   if (!error) error = train(&l);
+  run_signals_training(false);
   free(l.metrics);
   return error;
 }

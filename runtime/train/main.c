@@ -153,6 +153,7 @@ static void banner(const DdpRun *r) {
 static DdpError *run_start(DdpRun *r) {
   bool measure = r->set->skip_memory_metrics == 0;
   if (measure) r->resident[0] = run_resident();
+  DDP_TRY(run_signals_open());
   DDP_TRY(group_open(r));
   DDP_TRY(run_set_threads(r));
   if (!r->config->init_only) {

@@ -111,6 +111,9 @@ void run_limit_spinning(char **argv);
 int64_t run_resident(void);
 
 /* ---- signals.c */
-void run_signals_catch(void);
+/* From here on signals go to a thread of their own. Before any other thread is started. */
+DdpError *run_signals_open(void);
+/* While on, the first signal is kept for run_signal instead of ending the process. */
+void run_signals_training(bool on);
 int run_signal(void); /* 0: none */
 #endif
