@@ -275,8 +275,8 @@ static void stopping(void **state) {
   (void)state;
   put("train.csv", "0,1,0,1\n0,1,0,1\n0,1,0,1\n0,1,0,1\n");
   for (int ranks = 1; ranks <= 2; ranks++) {
-    int code =
-        run_code("PROBE_SIGNAL=15", ranks, "--max_steps 1000000 --save_strategy steps --save_steps 3");
+    int code = run_code("PROBE_SIGNAL=15", ranks,
+                        "--max_steps 1000000 --save_strategy steps --save_steps 3");
     if (code != DDP_STOPPED) fail_msg("exit %d: %s", code, text);
     double at = NAN; /* after update 3, or whenever the signal arrived */
     for (int k = 0; !isnan(logged("loss", k)); k++) at = logged("step", k);
