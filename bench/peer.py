@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Peer of bench/compare: a benchmark job in PyTorch DistributedDataParallel (gloo), 2 ranks, one thread each.
 
-Prints one line of JSON: median and minimum milliseconds per update, and the losses. Batches are cut before
+Prints one line of JSON: median and minimum milliseconds per update with a full batch, and the losses. Batches are cut before
 the clock starts, which is in PyTorch's favour."""
 import argparse
 import json
@@ -35,6 +35,7 @@ def train(rank, world, name, steps, compiled, store, out):
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: job["schedule"](s, job["warmup"], steps))
     sampler = DistributedSampler(range(len(job["x"])), world, rank, shuffle=True, seed=SEED)
     batches = [(job["x"][w[0]], job["y"][w[0]]) for w, _ in zip(windows(job, sampler, 1), range(steps))]
+    full = max(len(x) for x, _ in batches)
     losses, times = [], []
     dist.barrier()
     for x, y in batches:
@@ -44,12 +45,13 @@ def train(rank, world, name, steps, compiled, store, out):
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
-        times.append(time.perf_counter() - start)
+        if len(x) == full:
+            times.append(time.perf_counter() - start)
         losses.append(loss.detach())
     all_losses = torch.stack(losses)
     dist.all_reduce(all_losses)
     if rank == 0:
-        tail = times[steps // 4:]
+        tail = times[len(times) // 4:]
         with open(out, "w") as f:
             json.dump(dict(median_ms=statistics.median(tail) * 1e3, min_ms=min(tail) * 1e3,
                            losses=(all_losses / world).tolist()), f)

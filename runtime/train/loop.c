@@ -17,6 +17,7 @@ typedef struct Loop {
   int64_t logged_at, evaluated_at, saved_at;
   double epoch;
   double *metrics;
+  bool full; /* the last update had the whole global batch */
 } Loop;
 
 static bool is(const char *value, const char *word) {
@@ -75,11 +76,22 @@ static bool due(int64_t every, int64_t update) {
   return every > 0 && update % every == 0;
 }
 
+static bool logs(const Loop *l, int64_t update) {
+  return due(l->log_every, update) || (update == 1 && l->r->set->logging_first_step == 1);
+}
+
+/* The gradient norm is logged, and weights are not evaluated or saved after gradients that were not
+   finite. `last`: of the epoch. */
+static bool norm_is_read(const Loop *l, int64_t update, bool last) {
+  return last || update == l->r->counts.total || logs(l, update) || due(l->eval_every, update) ||
+         due(l->save_every, update);
+}
+
 static DdpError *after_update(Loop *l) {
   DdpRun *r = l->r;
   bool last = r->update == r->counts.total;
-  bool first = r->update == 1 && r->set->logging_first_step == 1;
-  if (due(l->log_every, r->update) || first) DDP_TRY(do_log(l));
+  if (logs(l, r->update)) DDP_TRY(do_log(l));
+  ddp_timing_end(&r->timing, DDP_PART_log, l->full);
   if (due(l->eval_every, r->update) || (last && l->eval_every)) DDP_TRY(do_evaluate(l));
   if (due(l->save_every, r->update) || (last && l->save_every)) DDP_TRY(do_save(l));
   return NULL;
@@ -118,9 +130,13 @@ static DdpError *one_update(Loop *l, int64_t epoch, int64_t window) {
   int64_t first = window * r->counts.accumulation, n = ddp_counts_window(&r->counts, window);
   double loss = 0;
   DdpWindowResult result = {0};
+  int64_t seen = r->samples_seen;
+  ddp_timing_begin(&r->timing);
   DDP_TRY(run_window(r, first, n, &loss));
-  DDP_TRY(run_update(r, loss, &result));
+  bool norm = norm_is_read(l, r->update + 1, window + 1 == r->counts.updates);
+  DDP_TRY(run_update(r, loss, norm, &result));
   l->epoch = (double)epoch + (double)(first + n) / (double)r->counts.micro_batches;
+  l->full = r->samples_seen - seen == r->job->train_batch * r->counts.accumulation * r->world;
   count_loss(l, result.loss);
   report_progress(r->report, r, result.loss);
   DDP_TRY(after_update(l));

@@ -187,6 +187,19 @@ static void put_resident(DdpReport *p, const DdpRun *r) {
   put_int(p, "train_mem_cpu_alloc_delta", now - r->resident[1]);
 }
 
+/* Milliseconds: whole updates on this rank, and where they go on average. */
+static void put_timing(DdpReport *p, const DdpTiming *t) {
+  char name[64];
+  double n = (double)(t->updates > 0 ? t->updates : 1);
+  put_real(p, "step_ms_median", ddp_timing_median(t) * 1e3);
+  put_real(p, "step_ms_min", t->least * 1e3);
+  put_real(p, "step_ms_mean", t->whole / n * 1e3);
+  for (int i = 0; i < DDP_PARTS_COUNT; i++) {
+    snprintf(name, sizeof name, "profile_%s_ms", ddp_timing_part_name((DdpPart)i));
+    put_real(p, name, t->part[i] / n * 1e3);
+  }
+}
+
 static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *stopped) {
   char line[1200];
   if (p->progress) ddp_log_progress("");
@@ -214,6 +227,7 @@ DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epo
   put_real(p, "communication_wait", r->exposed);
   put_real(p, "epoch", epoch);
   put_int(p, "step", r->update);
+  put_timing(p, &r->timing);
   if (stopped) put_text(p, "stopped_by", stopped);
   if (r->set->skip_memory_metrics == 0) put_resident(p, r);
   DDP_TRY(line_end(p));

@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "reducer.h"
 #include "sampler.h"
+#include "timing.h"
 
 enum { DDP_MAX_STATES = 4 };
 
@@ -50,6 +51,7 @@ typedef struct DdpRun {
   int64_t samples_seen;           /* by all ranks */
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */
+  DdpTiming timing;
   double last_lr, last_norm;
   DdpReport *report;
   int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
@@ -84,8 +86,9 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
 int64_t run_bad_row(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
-/* Combines loss, stop flag and norms of all ranks; fills last_norm, last_lr. Then the step. */
-DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
+/* Combines loss, stop flag and norms of all ranks; fills last_lr and last_norm. Then the step. want_norm:
+   somebody will read last_norm; without it and without clipping the norm is not computed. */
+DdpError *run_update(DdpRun *r, double local_loss, bool want_norm, DdpWindowResult *out);
 /* The schedule's factor on the base rates, after `update` finished updates. */
 double run_rate_factor(const DdpRun *r, int64_t update);
 

@@ -20,17 +20,21 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
    zeros is exact, so that every rank gets the norms its peers computed. */
 enum { AT_LOSS, AT_STOP, AT_NORMS };
 
-static DdpError *share_results(DdpRun *r, double loss) {
+static DdpError *share_results(DdpRun *r, double loss, bool norm) {
   double *a = r->agreement;
   a[AT_LOSS] = loss;
   a[AT_STOP] = run_signal() ? 1 : 0;
-  for (int32_t t = 0; t < r->job->n_tensors; t++) {
+  int32_t n = norm ? r->job->n_tensors : 0;
+  for (int32_t t = 0; t < n; t++) {
     bool mine = r->norm_owner[t] == r->rank;
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
   }
+  ddp_timing_lap(&r->timing, DDP_PART_norm);
   if (r->world == 1) return NULL;
-  return ddp_group_sum(r->group, a, AT_NORMS + r->job->n_tensors,
-                       "all-reduce of loss and gradient norms");
+  DdpError *error =
+      ddp_group_sum(r->group, a, AT_NORMS + n, "loss and gradient norms");
+  ddp_timing_lap(&r->timing, DDP_PART_communication);
+  return error;
 }
 
 /* Norm of the vector of norms, in the order of the model. */
@@ -48,7 +52,7 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
   for (int i = 0; i < r->world; i++) a[i] = 0;
   a[r->rank] = isfinite(local_loss) ? 0 : 1;
   if (r->world > 1)
-    DDP_TRY(ddp_group_sum(r->group, a, r->world, "all-reduce to find the rank with NaN"));
+    DDP_TRY(ddp_group_sum(r->group, a, r->world, "flags to find the rank with NaN"));
   for (int i = r->world - 1; i >= 0; i--) {
     if (a[i] > 0) blame = i;
   }
@@ -98,21 +102,24 @@ static void step_all(DdpRun *r, double factor) {
   }
 }
 
-DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
+DdpError *run_update(DdpRun *r, double local_loss, bool want_norm, DdpWindowResult *out) {
   ddp_group_at(r->group, r->update, "optimizer step");
-  DDP_TRY(share_results(r, local_loss));
-  float norm = total_norm(r);
+  want_norm = want_norm || r->set->max_grad_norm > 0;
+  DDP_TRY(share_results(r, local_loss, want_norm));
+  float norm = want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
   out->stop = r->agreement[AT_STOP] > 0;
   out->finite = isfinite(out->loss) && isfinite(norm);
   double factor = run_rate_factor(r, r->update);
   r->last_lr = factor * r->set->learning_rate;
-  r->last_norm = (double)norm;
+  if (want_norm) r->last_norm = (double)norm;
   if (!out->finite && r->set->on_nan[0] == 's') { /* stop */
     return not_finite(r, local_loss, out->loss, (double)norm);
   }
   clip(r, norm);
+  ddp_timing_lap(&r->timing, DDP_PART_norm);
   step_all(r, factor);
+  ddp_timing_lap(&r->timing, DDP_PART_optimizer);
   r->update++;
   return NULL;
 }

@@ -63,7 +63,7 @@ static DdpError *window_counts(DdpRun *r, const Window *w) {
       for (int32_t k = 0; k < job->n_counts; k++) all[k] += part[k];
     }
     if (r->world > 1)
-      DDP_TRY(ddp_group_sum(r->group, all, job->n_counts, "all-reduce of the counts of the loss"));
+      DDP_TRY(ddp_group_sum(r->group, all, job->n_counts, "the counts of the loss"));
     for (int32_t k = 0; k < job->n_counts; k++) {
       if (isnan(total[k])) total[k] = all[k];
     }
@@ -87,15 +87,19 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   for (int64_t m = first; m < first + n; m++) {
     int64_t batch = window_gather(r, &w, m);
     DdpStep step = window_step(r, &w, batch);
+    ddp_timing_lap(&r->timing, DDP_PART_data);
     step.accumulate = m > first;
     if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->update);
     r->job->forward_backward(&step);
+    ddp_timing_lap(&r->timing, DDP_PART_forward_backward);
   }
   *loss = r->sums[0];
   r->samples_seen += w.samples * r->world;
   if (!r->reducer) return NULL;
   ddp_group_at(r->group, r->update, "all-reduce of gradients");
-  return ddp_reducer_finish(r->reducer, &r->exposed);
+  DdpError *error = ddp_reducer_finish(r->reducer, &r->exposed);
+  ddp_timing_lap(&r->timing, DDP_PART_communication);
+  return error;
 }
 
 static bool finite_alone(DdpRun *r, int64_t index) {
