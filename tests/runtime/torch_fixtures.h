@@ -1,4 +1,5 @@
 /* Written by torch_fixtures.py with torch 2.15.0. */
+/* clang-format off */
 static const struct { int64_t seed; uint32_t uniform, normal, small, cached, randperm, randint; } rng_fixtures[] = {
     {0, 0x65364b3u, 0x982b339fu, 0xdcc35e66u, 0xa1bfad0u, 0xea218134u, 0xeea7cbb1u},
     {42, 0xa8c5308bu, 0x6317b5e1u, 0x9eaed433u, 0x5b402e87u, 0x62ada07u, 0xb364d038u},

@@ -22,7 +22,7 @@ def crc(tensors):
 
 def rng():
     """One sequence per seed: every kind of draw, each of which moves the stream."""
-    print("/* Written by torch_fixtures.py with torch " + torch.__version__.split("+")[0] + ". */")
+    print("/* Written by torch_fixtures.py with torch " + torch.__version__.split("+")[0] + ". */\n/* clang-format off */")
     print("static const struct { int64_t seed; uint32_t uniform, normal, small, cached, randperm, randint; } "
           "rng_fixtures[] = {")
     for seed in SEEDS:
