@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What pages name exists: links, files of the tree, tests.
+#   names.sh ROOT CTEST BUILD
+set -euo pipefail
+root=$1 ctest=$2 build=$3
+bad=0
+complain() { echo "$1"; bad=1; }
+
+tests=$("$ctest" --test-dir "$build" -N)
+for page in "$root"/*.md "$root"/docs/*.md "$root"/examples/*/*.md "$root"/tests/*/*.md; do
+  folder=$(dirname "$page") name=${page#"$root"/}
+  # [text](file#part): the file, and the heading if it is a page
+  while read -r link; do
+    file=${link%%#*} part=${link#"$file"}
+    target=$folder/$file
+    [ -n "$file" ] || target=$page
+    [ -e "$target" ] || { complain "$name: link to $link"; continue; }
+    [ -z "$part" ] || sed -n 's/^#\+ //p' "$target" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-' |
+      grep -qx -- "${part#\#}" || complain "$name: no heading for $link"
+  done < <(grep -oE '\]\([^)]+\)' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:' || true)
+  # `compiler/...`, `tools/...`: files and folders of the tree; `e2e.faults.killed`: tests
+  while read -r path; do
+    [[ $path == *NAME* ]] || [ -e "$root/$path" ] || complain "$name: no $path"
+  done < <(grep -oE '`(compiler|runtime|tables|tests|tools|grammar|stdlib|examples|bench|docs|cmake)/[A-Za-z0-9_./-]+`' \
+    "$page" | tr -d '`' || true)
+  while read -r test; do
+    grep -q ": $test\$" <<<"$tests" || complain "$name: no test $test"
+  done < <(grep -oE '`(diag|dist|docs|driver|e2e|emit|job|ops|parity|passes|plan|readers|runtime|sema|syntax)\.[a-z0-9_.]+`' \
+    "$page" | tr -d '`' | grep -vE '\.(c|h|md|def|ddp|sh|py|data_root)$' || true)
+done
+exit $bad
