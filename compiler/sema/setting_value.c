@@ -335,7 +335,7 @@ static void wrong_type(const SettingSlot *slot, const Expr *e, const SettingValu
   }
 }
 
-static bool in_range(const SettingRow *row, double v, const char **must) {
+static bool in_range(Arena *arena, const SettingRow *row, double v, const char **must) {
   const char *r = row->values;
   if (!isfinite(v)) {
     *must = "it must be a finite number";
@@ -350,8 +350,10 @@ static bool in_range(const SettingRow *row, double v, const char **must) {
     *must = "it must be greater than 0";
     return v > strtod(r + 1, NULL);
   }
-  *must = "it must lie between 0 and 1";
-  return v >= 0 && v <= 1;
+  const char *dots = strstr(r, "..");
+  check(dots, "setting %s has no range", row->key);
+  *must = arena_printf(arena, "it must lie between %.*s and %s", (int)(dots - r), r, dots + 2);
+  return v >= strtod(r, NULL) && v <= strtod(dots + 2, NULL);
 }
 
 static bool check_number(Settings *s, const SettingSlot *slot, const Expr *e, SettingValue *v) {
@@ -364,7 +366,7 @@ static bool check_number(Settings *s, const SettingSlot *slot, const Expr *e, Se
     return false;
   }
   const char *must = "";
-  if (in_range(row, v->kind == VALUE_int ? (double)v->i : v->f, &must)) return true;
+  if (in_range(s->arena, row, v->kind == VALUE_int ? (double)v->i : v->f, &must)) return true;
   diag_report(DIAG_E0702, e->span, "`%s` is %s; %s", row->key, setting_show(s->arena, v), must);
   return false;
 }

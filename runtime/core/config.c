@@ -205,6 +205,7 @@ static DdpError *read_file(DdpConfig *c, const DdpJob *job, const char *path) {
   json_error_t where;
   json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
   if (!root) {
+    if (where.line < 0) return ddp_error(DDP_USAGE, "--config: %s", where.text);
     return ddp_error(DDP_USAGE, "--config %s:%d:%d: %s", path, where.line, where.column,
                      where.text);
   }
@@ -300,6 +301,15 @@ static DdpError *own_flag(DdpConfig *c, const Flag *f, bool *found) {
   return NULL;
 }
 
+/* Of two different values one would be ignored. */
+static DdpError *check_once(const DdpConfig *c, const Flag *f) {
+  int key = row_find(f->name);
+  if (key < 0 || strncmp(c->source[key], "--", 2) != 0) return NULL;
+  if (same_value(&ddp_setting_rows[key], c->value[key], f->value)) return NULL;
+  return ddp_error(DDP_USAGE, "%s is given twice: '%s' and '%s'", f->origin, c->value[key],
+                   f->value);
+}
+
 /* Two passes, because --config may stand anywhere and loses against every flag. */
 static DdpError *read_flags(DdpConfig *c, const DdpJob *job, int argc, char **argv, bool settings) {
   for (int i = 1; i < argc;) {
@@ -311,6 +321,7 @@ static DdpError *read_flags(DdpConfig *c, const DdpJob *job, int argc, char **ar
     if (own) continue;
     if (row_find(f.name) < 0) return unknown(f.origin, f.name);
     if (!settings) continue;
+    DDP_TRY(check_once(c, &f));
     DDP_TRY(override(c, job, f.name, f.value, f.origin, f.origin));
   }
   return NULL;

@@ -69,7 +69,7 @@ static DdpError *data_compare(DdpRun *r) {
   uint64_t *all = calloc((size_t)r->world, sizeof *all);
   if (!all) return ddp_error(DDP_MEMORY, "out of memory");
   DdpError *error = ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine,
-                                         "all-gather of the hash of the data");
+                                         "the hash of the data");
   for (int i = 1; i < r->world && !error; i++) {
     if (all[i] != all[0]) {
       error = ddp_error_rank(
@@ -156,6 +156,7 @@ static DdpError *run_start(DdpRun *r) {
   DDP_TRY(run_signals_open());
   DDP_TRY(group_open(r));
   DDP_TRY(run_set_threads(r));
+  DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
   if (!r->config->init_only) {
     DDP_TRY(data_open(r));
     DDP_TRY(counts_open(r));

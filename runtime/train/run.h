@@ -109,6 +109,10 @@ DdpError *run_set_threads(DdpRun *r);
 /* First thing: may start the program anew, with idle OpenMP threads told not to spin for long. */
 void run_limit_spinning(char **argv);
 
+/* ---- room.c */
+/* Fails when what the plan takes is more than this host has left. */
+DdpError *run_check_room(const DdpRun *r);
+
 /* ---- resident.c */
 /* Bytes of memory that this process fills; -1: not known. */
 int64_t run_resident(void);

@@ -91,11 +91,14 @@ static void refusals(void **state) {
   refuse("--gradient_accumulation_steps", "0", "expected a whole number >=1");
   refuse("--gradient_accumulation_steps", "2.5", "expected a whole number >=1");
   refuse("--seed", "9223372036854775808", "64 bits");
-  refuse("--ddp_timeout", "30m", "expected a whole number >0");
+  refuse("--ddp_timeout", "30m", "expected a whole number from 1 to 31536000");
   refuse("--adam_beta2", "1.5", "from 0 to 1");
   refuse("--dataloader_drop_last", "no", "unexpected argument 'no'");
   refuse("--dataloader_drop_last=no", "--seed=1", "expected true or false");
   refuse("--logging_steps", "2.5", "above 1 it must be a whole number of updates");
+  refuse("--seed=1", "--seed=2", "--seed is given twice: '1' and '2'");
+  refuse("--per_device_train_batch_size", "0", "from 1 to 1000000000");
+  refuse("--ddp_timeout", "1000000000000", "from 1 to 31536000");
   refuse("--seed", "--init-only", "--seed: a value is missing");
   refuse("--config", "/nonexistent.json", "/nonexistent.json");
 }

@@ -1,0 +1,98 @@
+/* Is there room for the job? In: the plan's sizes, known when compiled, and the memory that this host
+   and its control group have left. Out: before data are read, an error with the sizes of all parts when
+   the ranks of this host cannot fit; else nothing. */
+#include "run.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t dtype_bytes[] = {
+#define DTYPE(name, ctype, bytes, category, st) bytes,
+#include "dtype.def"
+};
+
+static int64_t number_in(const char *path) {
+  long long n = -1;
+  FILE *f = fopen(path, "re");
+  if (!f) return -1;
+  if (fscanf(f, "%lld", &n) != 1) n = -1; /* "max": no limit */
+  fclose(f);
+  return n;
+}
+
+static int64_t host_free(void) {
+  char line[128];
+  long long kib = -1;
+  FILE *f = fopen("/proc/meminfo", "re");
+  if (!f) return INT64_MAX;
+  while (fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %lld", &kib) != 1) {
+  }
+  fclose(f);
+  return kib < 0 ? INT64_MAX : kib * 1024;
+}
+
+/* What the control group grants beyond what is in use; pages of files in use can be dropped. */
+static int64_t group_free(void) {
+  static const char *const files[][2] = {
+      {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+      {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
+       "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
+  for (int i = 0; i < 2; i++) {
+    int64_t limit = number_in(files[i][0]), used = number_in(files[i][1]);
+    if (limit < 0 || used < 0 || limit >= INT64_MAX / 2) continue;
+    char line[128];
+    long long cache = 0;
+    FILE *f = i == 0 ? fopen("/sys/fs/cgroup/memory.stat", "re") : NULL;
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "inactive_file %lld", &cache) != 1) {
+    }
+    if (f) fclose(f);
+    return limit - used + cache > 0 ? limit - used + cache : 0;
+  }
+  return INT64_MAX;
+}
+
+typedef struct Needs {        /* double: sums of absurd sizes must not wrap */
+  double model, state, batch; /* batch: what grows with the batch size */
+} Needs;
+
+static Needs needs_of(const DdpJob *job) {
+  Needs n = {0};
+  bool eval = job->evaluate != NULL;
+  int64_t samples = eval && job->eval_batch > job->train_batch ? job->eval_batch : job->train_batch;
+  for (int32_t i = 0; i < job->n_arenas; i++) {
+    const DdpArenaInfo *a = &job->arenas[i];
+    double bytes = (double)a->elements * (double)dtype_bytes[a->dtype];
+    *(a->role == DDP_ROLE_state ? &n.state : &n.model) += bytes;
+  }
+  n.batch =
+      (double)(eval && job->eval_block > job->train_block ? job->eval_block : job->train_block);
+  for (int32_t i = 0; i < job->n_fields; i++) {
+    const DdpField *f = &job->fields[i];
+    if (f->used) n.batch += (double)samples * (double)f->elements * (double)dtype_bytes[f->dtype];
+  }
+  return n;
+}
+
+DdpError *run_check_room(const DdpRun *r) {
+  const double mib = 1048576;
+  Needs n = needs_of(r->job);
+  int ranks = r->launch->local_world > 1 ? r->launch->local_world : 1;
+  int64_t host = host_free(), group = group_free();
+  double left = (double)(group < host ? group : host);
+  double need = (n.model + n.state + n.batch) * ranks;
+  if (need <= left) return NULL;
+  char fits[160] = "a smaller model is needed";
+  double share = (left / ranks - n.model - n.state) / n.batch;
+  if (share * (double)r->job->train_batch >= 1) {
+    snprintf(fits, sizeof fits,
+             "per_device_train_batch_size %lld (now %lld) and per_device_eval_batch_size in "
+             "proportion would fit",
+             (long long)(share * (double)r->job->train_batch), (long long)r->job->train_batch);
+  }
+  return ddp_error(DDP_MEMORY,
+                   "not enough memory: the job takes %.1f MiB on each of %d rank%s of this host "
+                   "(parameters, gradients and buffers %.1f, optimizer state %.1f, activations "
+                   "and samples of one batch %.1f), but only %.1f MiB are free; %s",
+                   need / ranks / mib, ranks, ranks == 1 ? "" : "s", n.model / mib, n.state / mib,
+                   n.batch / mib, left / mib, fits);
+}
