@@ -1,4 +1,4 @@
-/* The plain product (without oneDNN) and the sums into named places, against loops written down. */
+/* Products (built twice: the plain loops, and oneDNN) and the sums into named places, against loops written down. */
 #include <stdbool.h>
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/index.h"
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-enum { M = 7, N = 37, K = 19 };
+enum { M = 23, N = 37, K = 19 };
 
 static float number(int i, int seed) {
   return (float)((i * 37 + seed * 11) % 17 - 8) / 4;
@@ -19,7 +19,7 @@ static void products(void **state) {
   float a[M * K], b[K * N], c[M * N];
   for (int i = 0; i < M * K; i++) a[i] = number(i, 1);
   for (int i = 0; i < K * N; i++) b[i] = number(i, 2);
-  for (int flags = 0; flags < 8; flags++) {
+  for (int flags = 0; flags < 16; flags++) { /* each twice: the second time it is remembered */
     bool ta = flags & 1, tb = flags & 2;
     float beta = flags & 4 ? 1.0f : 0.0f;
     for (int i = 0; i < M * N; i++) c[i] = beta == 0.0f ? NAN : number(i, 3);
