@@ -14,8 +14,15 @@ static struct {
   VEC(Source) list; /* file i stands at i - 1 */
 } sources;
 
+enum { READ_MOST = 32 << 20 };
+
 uint32_t source_add(const char *path, const char *text, size_t length) {
   if (!sources.arena) sources.arena = arena_new();
+  /* Editors on Windows put a byte order mark in front; it is no part of the text. */
+  if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+    text += 3;
+    length -= 3;
+  }
   char *copy = malloc(length + 1);
   check(copy, "out of memory (%zu bytes)", length);
   if (length) memcpy(copy, text, length);
@@ -36,7 +43,9 @@ uint32_t source_read(const char *path) {
   Text text = {0};
   char chunk[1 << 16];
   size_t n;
-  while ((n = fread(chunk, 1, sizeof chunk, f)) > 0) text_add_n(&text, chunk, n);
+  /* Enough to be too long is enough: the path may lead to a device without an end. */
+  while (text.len <= READ_MOST && (n = fread(chunk, 1, sizeof chunk, f)) > 0)
+    text_add_n(&text, chunk, n);
   int failed = ferror(f) ? errno : 0;
   fclose(f);
   uint32_t file = failed ? 0 : source_add(path, text.at ? text.at : "", text.len);

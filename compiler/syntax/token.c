@@ -51,10 +51,6 @@ static uint32_t utf8_length(const unsigned char *s, uint32_t left) {
 /* One report for a run of bytes that are no characters. */
 static void check_utf8(Parse *p) {
   const unsigned char *s = (const unsigned char *)p->text;
-  if (p->length >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0) {
-    if (parse_report(p, DIAG_E0104, parse_span(p, 0, 3), "the file begins with a byte order mark"))
-      diag_help("save it as UTF-8 without a byte order mark");
-  }
   for (uint32_t i = 0; i < p->length;) {
     uint32_t n = utf8_length(s + i, p->length - i);
     if (n) {

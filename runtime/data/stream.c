@@ -62,9 +62,11 @@ DdpError *ddp_stream_read(DdpStream *s, void *into, int64_t n, int64_t *got) {
     const char *text = gzerror(s->file, &code);
     if (k < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       if (code == Z_ERRNO) return cannot_open(s->path, errno);
-      const char *what =
-          code == Z_BUF_ERROR ? "the gzip data ends too early (truncated file?)" : text;
-      return ddp_error(DDP_DATA, "data file '%s' is damaged: %s", s->path, what);
+      const char *colon = strstr(text, ": "); /* zlib's own name of the file stands before it */
+      const char *what = code == Z_BUF_ERROR ? "the data end too early (truncated file?)"
+                         : colon             ? colon + 2
+                                             : text;
+      return ddp_error(DDP_DATA, "data file '%s' is damaged: gzip: %s", s->path, what);
     }
     if (k == 0) break;
     *got += k;
