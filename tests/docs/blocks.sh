@@ -3,8 +3,8 @@
 #   blocks.sh DDPC PAGE
 # The first block is a whole job. A later one that begins with `edition` is a whole file too; any other
 # one takes the place of the parts of the first job that it declares itself (its dataset, its model ...).
-# "```ddp NAME" keeps a block as file NAME, which later blocks import. What must be reported stands on
-# its line, `# error E0405: message` or `# warning W...`; the message may be left out. Nothing else may
+# "```ddp NAME" keeps a block as file NAME, which later blocks import. What must be reported stands
+# on its line, `# error E0405: message` or `# warning W...`; the message may be left out. Nothing else may
 # be reported. Data files that blocks name are made empty: `check` does not read them.
 set -euo pipefail
 ddpc=$(realpath "$1") page=$(realpath "$2")
@@ -20,7 +20,8 @@ awk '
   inside && !NF { print "" > file }
   END {
     for (i = 1; i <= lines; i++) {
-      if (job[i] ~ /^[a-z]/) part = job[i] ~ /^edition/ ? "" : "part_" substr(job[i], 1, index(job[i], " ") - 1)
+      if (job[i] ~ /^edition/) part = ""
+      else if (job[i] ~ /^[a-z]/) part = "part_" substr(job[i], 1, index(job[i], " ") - 1)
       if (part != "") print job[i] > part
     }
   }' "$page"
@@ -73,5 +74,8 @@ for file in $(ls ./*.ddp | sort -V); do
     }' reported "$file" || bad=1
 done
 [ "$count" -gt 1 ] || { echo "no blocks in $page"; exit 1; }
-[ "$bad" = 0 ] || { echo "line_N.ddp is the block at line N of $page; line numbers inside count from it, one more in parts"; exit 1; }
+[ "$bad" = 0 ] || {
+  echo "line_N.ddp: the block at line N of $page; lines count from there, in parts one more"
+  exit 1
+}
 echo "$count blocks"

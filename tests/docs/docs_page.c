@@ -54,7 +54,8 @@ static void setting_row(Text *t, const Row *r) {
 
 static void setting_table(Text *t, const char *title, const char *block, const char *classes,
                           const char *state) {
-  text_addf(t, "\n### %s\n\n| key | type | default | values | class | |\n|---|---|---|---|---|---|\n",
+  text_addf(t,
+            "\n### %s\n\n| key | type | default | values | class | |\n|---|---|---|---|---|---|\n",
             title);
   for (int i = 0; i < ROWS; i++)
     if (!strcmp(rows[i].block, block) && strchr(classes, rows[i].class[0]) &&

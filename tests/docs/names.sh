@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # What pages name exists: links, files of the tree, tests.
-#   names.sh ROOT CTEST BUILD
+# And what must be named is: stages of the compiler, environment variables, exit codes.
+#   names.sh ROOT CTEST BUILD DDPC
 set -euo pipefail
-root=$1 ctest=$2 build=$3
+root=$1 ctest=$2 build=$3 ddpc=$4
 bad=0
 complain() { echo "$1"; bad=1; }
 
+folders="compiler|runtime|tables|tests|tools|grammar|stdlib|examples|bench|docs|cmake"
+parts="diag|dist|docs|driver|e2e|emit|job|ops|parity|passes|plan|readers|reports|runtime|sema|syntax"
+not_tests='\.(c|h|md|def|ddp|sh|py|intra_node)$'
 tests=$("$ctest" --test-dir "$build" -N)
 for page in "$root"/*.md "$root"/docs/*.md "$root"/examples/*/*.md "$root"/tests/*/*.md; do
   folder=$(dirname "$page") name=${page#"$root"/}
@@ -21,12 +25,19 @@ for page in "$root"/*.md "$root"/docs/*.md "$root"/examples/*/*.md "$root"/tests
   # `compiler/...`, `tools/...`: files and folders of the tree; `e2e.faults.killed`: tests
   while read -r path; do
     [[ $path == *NAME* ]] || [ -e "$root/$path" ] || complain "$name: no $path"
-  done < <(grep -oE '`(compiler|runtime|tables|tests|tools|grammar|stdlib|examples|bench|docs|cmake)/[A-Za-z0-9_./-]+`' \
-    "$page" | tr -d '`' || true)
+  done < <(grep -oE "\`($folders)/[A-Za-z0-9_./-]+\`" "$page" | tr -d '`' || true)
   while read -r test; do
     [[ $test == *mpirun* || $test == *gloo* ]] && continue # only where that software is installed
     grep -q ": $test\$" <<<"$tests" || complain "$name: no test $test"
-  done < <(grep -oE '`(diag|dist|docs|driver|e2e|emit|job|ops|parity|passes|plan|readers|runtime|sema|syntax)\.[a-z0-9_.]+`' \
-    "$page" | tr -d '`' | grep -vE '\.(c|h|md|def|ddp|sh|py|data_root)$' || true)
+  done < <(grep -oE "\`($parts)\.[a-z0-9_.]+\`" "$page" | tr -d '`' | grep -vE "$not_tests" || true)
+done
+for stage in $("$ddpc" --help | sed -n 's/^Stages for --dump: //p' | tr -d ,); do
+  grep -q "^|.*\`$stage\`" "$root/docs/architecture.md" || complain "docs/architecture.md: no stage $stage"
+done
+for variable in $(sed -n 's/^ENV(\([A-Z_]*\),.*/\1/p' "$root/tables/env.def"); do
+  grep -q "^| .*\`$variable\`" "$root/docs/launch.md" || complain "docs/launch.md: no variable $variable"
+done
+for code in $(sed -n 's/^  DDP_[A-Z]* = \([0-9]*\),.*/\1/p' "$root/runtime/include/ddp/status.h"); do
+  grep -q "^| $code |" "$root/docs/launch.md" || complain "docs/launch.md: no exit code $code"
 done
 exit $bad
