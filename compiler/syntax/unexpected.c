@@ -263,10 +263,30 @@ static void help_with_word(const Mistake *m) {
   }
 }
 
+/* `num-train-epochs = 3`: the name with underscores, NULL where no such key stands. */
+static const char *hyphened_key(const Mistake *m) {
+  const Token *t = m->token, *last = m->prev;
+  Text name = {0};
+  if (t->kind != T_MINUS || !m->prev->first || !expects(m, "=")) return NULL;
+  text_add_n(&name, m->p->text + last->begin, last->end - last->begin);
+  while (t->kind == T_MINUS && t->begin == last->end && token_is_word(t[1].kind) &&
+         t[1].begin == t->end) {
+    last = t + 1;
+    text_addf(&name, "_%.*s", (int)(last->end - last->begin), m->p->text + last->begin);
+    t = last + 1;
+  }
+  const char *key = t->kind == T_ASSIGN ? arena_strdup(m->p->scratch, name.at) : NULL;
+  text_free(&name);
+  return key;
+}
+
 static void help(const Mistake *m) {
+  const char *key = hyphened_key(m);
   int k = m->token->kind, before = m->prev->kind;
   bool touches = m->prev->end == m->token->begin;
-  if (before == T_ELSE && k == T_IF) {
+  if (key) {
+    diag_help("names have underscores: write `%s = ...`", key);
+  } else if (before == T_ELSE && k == T_IF) {
     diag_help("`else if` is written `else { if ... { ... } }`");
   } else if (k == T_IF && expects(m, "]")) {
     diag_help("a list takes every item; choose with `where`, or with a slice");
