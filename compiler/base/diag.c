@@ -31,7 +31,8 @@ static const struct {
 static struct {
   Arena *arena;
   VEC(Diag) list;
-  unsigned errors;
+  unsigned errors, later;
+  bool lenient;
   bool dropped; /* the last report was a repetition; its notes are dropped too */
 } all;
 
@@ -42,6 +43,10 @@ static bool is_warning(DiagCode code) {
 void diag_report(DiagCode code, Span at, const char *format, ...) {
   if (!all.arena) all.arena = arena_new();
   all.dropped = false;
+  if (code == DIAG_E0716) {
+    all.later++;
+    if (all.lenient) code = DIAG_W0718;
+  }
   va_list args;
   va_start(args, format);
   const char *text = arena_vprintf(all.arena, format, args);
@@ -80,6 +85,14 @@ void diag_help(const char *format, ...) {
 
 unsigned diag_errors(void) {
   return all.errors;
+}
+
+void diag_lenient(bool lenient) {
+  all.lenient = lenient;
+}
+
+unsigned diag_later(void) {
+  return all.later;
 }
 
 /* ---------- printing ---------- */

@@ -25,6 +25,11 @@ void diag_note(Span at, const char *format, ...) __attribute__((format(printf, 2
 void diag_help(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 unsigned diag_errors(void);             /* errors reported so far (warnings not counted) */
+/* What is not supported yet (E0716) is an error where a program is made and the warning W0718 where a
+   job is only checked: what stands there is right, and nothing more is said about what needs it.
+   diag_later: how often it was met; graphs may then be incomplete. */
+void diag_lenient(bool lenient);
+unsigned diag_later(void);
 void diag_flush(FILE *out, bool color); /* prints and forgets; the error count stays */
 const char *diag_name(DiagCode code);   /* "E0301" */
 const char *diag_title(DiagCode code);

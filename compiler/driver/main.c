@@ -182,8 +182,8 @@ static int run_plan(Run *r) {
 static int run_check(Run *r) {
   Job *job = analyse(r, true);
   if (r->options.names.len != 1) return WRONG_USE;
-  /* fragments and libraries have no graph to go on with */
-  if (job && job->train && !diag_errors()) pipeline_run(job, NULL, NULL);
+  /* Fragments and libraries have no graph to go on with, and what is not supported yet no whole one. */
+  if (job && job->train && job->eval && !diag_errors() && !diag_later()) pipeline_run(job, NULL, NULL);
   return flush(DONE);
 }
 

@@ -235,6 +235,7 @@ static void check_names(Analysis *a) {
 
 Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
   Analysis *a = ARENA_NEW(arena, Analysis);
+  diag_lenient(options->check_only);
   a->arena = arena;
   a->options = options;
   a->program = program_new(arena);

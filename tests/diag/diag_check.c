@@ -3,6 +3,7 @@
      # error E0301: unknown name `relo` | did you mean `relu`?
    (`warning W...` likewise; the text after " | " is the help and may be left out). Places that carry no
    comment stand in the head:  # expect PATH:LINE error E0713: text   and  # run -D name=value.
+   `# run check` asks as `ddpc check` does.
    Exactly these diagnostics must come, by path, line, code and message. Exit 0, or 1 with both lists. */
 #include "diag.h"
 #include "passes.h"
@@ -56,6 +57,7 @@ static void take(Report *r, const char *spec) {
 
 static SemaDefine defines[8];
 static int n_defines;
+static bool check_only;
 
 static void read_define(const char *text) {
   const char *eq = strchr(text, '=');
@@ -77,6 +79,10 @@ static void read_expected(const char *path, Reports *out) {
   for (int n = 1; fgets(line, sizeof(line), f); n++) {
     if (!strncmp(line, "# run -D ", 9)) {
       read_define(line + 9);
+      continue;
+    }
+    if (!strcmp(line, "# run check\n")) {
+      check_only = true;
       continue;
     }
     if (!strncmp(line, "# expect ", 9)) {
@@ -167,10 +173,11 @@ int main(int argc, char **argv) {
   if (argc != 2) return 2;
   read_expected(argv[1], &want);
   Arena *arena = arena_new();
-  SemaOptions options = {.defines = defines, .n_defines = n_defines};
+  SemaOptions options = {.defines = defines, .n_defines = n_defines, .check_only = check_only};
   Job *job = sema_analyse(arena, argv[1], &options);
-  if (job) pass_means(job);
-  if (job && !diag_errors()) pass_grad(job);
+  bool whole = job && job->train && job->eval && !diag_later();
+  if (whole) pass_means(job);
+  if (whole && !diag_errors()) pass_grad(job);
   char *output = NULL;
   size_t length = 0;
   FILE *memory = open_memstream(&output, &length);
