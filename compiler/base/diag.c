@@ -7,11 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Note {
-  Span at;           /* file 0: no place */
-  const char *label; /* "note", "help" */
-  const char *text;
-} Note;
+typedef DiagNote Note;
 
 typedef struct Diag {
   DiagCode code;
@@ -185,13 +181,35 @@ static int by_place(const void *a, const void *b) {
   return x->order < y->order ? -1 : 1;
 }
 
-void diag_flush(FILE *out, bool color) {
+static void sort(void) {
   if (all.list.len) qsort(all.list.at, all.list.len, sizeof *all.list.at, by_place);
-  for (uint32_t i = 0; i < all.list.len; i++) print_diag(out, &all.list.at[i], color);
-  arena_free(all.arena);
+}
+
+void diag_visit(void (*each)(void *self, const DiagView *d), void *self) {
+  sort();
+  for (uint32_t i = 0; i < all.list.len; i++) {
+    const Diag *d = &all.list.at[i];
+    DiagView view = {d->code, d->at, d->text, d->notes.at, d->notes.len};
+    each(self, &view);
+  }
+}
+
+static void forget(void) {
+  if (all.arena) arena_free(all.arena);
   all.arena = NULL;
   memset(&all.list, 0, sizeof all.list);
   all.dropped = false;
+}
+
+void diag_flush(FILE *out, bool color) {
+  sort();
+  for (uint32_t i = 0; i < all.list.len; i++) print_diag(out, &all.list.at[i], color);
+  forget();
+}
+
+void diag_reset(void) {
+  forget();
+  all.errors = all.later = 0;
 }
 
 /* ---------- codes ---------- */

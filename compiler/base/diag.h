@@ -30,6 +30,21 @@ unsigned diag_errors(void);             /* errors reported so far (warnings not 
    diag_later: how often it was met; graphs may then be incomplete. */
 void diag_lenient(bool lenient);
 unsigned diag_later(void);
+/* What was reported, in order of place, for tools. */
+typedef struct DiagNote {
+  Span at;           /* file 0: no place */
+  const char *label; /* "note", "help" */
+  const char *text;
+} DiagNote;
+typedef struct DiagView {
+  DiagCode code;
+  Span at;
+  const char *text;
+  const DiagNote *notes;
+  uint32_t n_notes;
+} DiagView;
+void diag_visit(void (*each)(void *self, const DiagView *d), void *self);
+void diag_reset(void); /* forgets all, the counts too: another job begins */
 void diag_flush(FILE *out, bool color); /* prints and forgets; the error count stays */
 const char *diag_name(DiagCode code);   /* "E0301" */
 const char *diag_title(DiagCode code);

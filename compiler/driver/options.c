@@ -16,18 +16,14 @@ static const OptionRow rows[] = {
 };
 
 static const struct {
-  const char *word;
+  const char *name;
   int command;
-  const char *usage, *doc;
+  const char *arguments, *doc, *manual;
 } commands[] = {
-    {"plan", COMMAND_plan, "ddpc plan JOB [OPTIONS]",
-     "prints parameters, memory, kernels, buckets"},
-    {"check", COMMAND_check, "ddpc check FILE [OPTIONS]",
-     "reports mistakes and compiles nothing; FILE: a job or a library"},
-    {"explain", COMMAND_explain, "ddpc explain E0405|KEY ...",
-     "says more about a code of a message or a setting"},
-    {"", COMMAND_compile, "ddpc JOB -o OUT [OPTIONS]", "compiles a job to a program"},
+#define COMMAND(name, arguments, doc, manual) {#name, COMMAND_##name, arguments, doc, manual},
+#include "commands.def"
 };
+enum { COMMANDS = sizeof commands / sizeof *commands };
 
 /* from_ir in the table is --from-ir on the command line; both are read. */
 static bool same_name(const char *row, const char *given, size_t n) {
@@ -49,12 +45,16 @@ static void print_row(FILE *out, const OptionRow *r) {
 }
 
 static void print_usage(FILE *out, int command) {
-  enum { COMMANDS = sizeof commands / sizeof *commands };
   for (int i = 0; i < COMMANDS; i++) {
-    int row = (i + COMMANDS - 1) % COMMANDS; /* compiling, the last of the table, comes first */
-    if (commands[row].command == command || command == COMMAND_compile)
-      fprintf(out, "  %-32s %s\n", commands[row].usage, commands[row].doc);
+    if (commands[i].command != command && command != COMMAND_compile) continue;
+    char usage[80];
+    snprintf(usage, sizeof usage, "ddpc %s%s", commands[i].arguments,
+             commands[i].command == command ? " [OPTIONS]" : "");
+    fprintf(out, "  %-32s %s\n", usage, commands[i].doc);
   }
+  for (int i = 0; i < COMMANDS; i++)
+    if (commands[i].command == command && *commands[i].manual)
+      fprintf(out, "\n%s", commands[i].manual);
 }
 
 void options_help(FILE *out, int command) {
@@ -144,8 +144,9 @@ static bool take_argument(Options *o, Arena *a, int argc, char **argv, int *i) {
 bool options_parse(Options *o, Arena *a, int argc, char **argv) {
   *o = (Options){.command = COMMAND_compile};
   int i = 1;
-  for (size_t k = 0; argc > 1 && k < sizeof commands / sizeof *commands; k++)
-    if (*commands[k].word && !strcmp(argv[1], commands[k].word)) {
+  for (int k = 0; argc > 1 && k < COMMANDS; k++)
+    if (commands[k].command != COMMAND_compile &&
+        same_name(commands[k].name, argv[1], strlen(argv[1]))) {
       o->command = commands[k].command;
       i = 2;
     }

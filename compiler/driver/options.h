@@ -4,11 +4,14 @@
 #include "sema.h"
 #include <stdio.h>
 
-enum {
-  COMMAND_compile = 1,
-  COMMAND_plan = 2,
-  COMMAND_check = 4,
-  COMMAND_explain = 8,
+typedef enum CommandNumber {
+#define COMMAND(name, ...) COMMAND_NUMBER_##name,
+#include "commands.def"
+} CommandNumber;
+enum { /* as bits, for the table of options */
+#define COMMAND(name, ...) COMMAND_##name = 1 << COMMAND_NUMBER_##name,
+#include "commands.def"
+       COMMAND_every = -1
 };
 
 typedef enum OptionKind {

@@ -1,7 +1,6 @@
 /* `ddpc explain E0405` and `ddpc explain warmup_steps`, from diag.def and settings.def. */
-#include "explain.h"
 #include "diag.h"
-#include "text.h"
+#include "run.h"
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -60,7 +59,7 @@ static bool explain_setting(const char *what) {
   return false;
 }
 
-bool explain(const char *what) {
+static bool explain(const char *what) {
   char code_text[16] = "";
   for (size_t i = 0; what[i] && i + 1 < sizeof code_text; i++)
     code_text[i] = (char)toupper((unsigned char)what[i]);
@@ -75,4 +74,14 @@ bool explain(const char *what) {
   fprintf(stderr, "ddpc: `%s` is no code of a diagnostic and no setting\n", what);
   if (nearest.best) fprintf(stderr, "help: did you mean `%s`?\n", nearest.best);
   return false;
+}
+
+int cmd_explain(Run *r) {
+  bool good = r->options.names.len > 0;
+  if (!good) options_help(stderr, COMMAND_explain);
+  for (uint32_t i = 0; i < r->options.names.len; i++) {
+    if (i) printf("\n");
+    if (!explain(r->options.names.at[i])) good = false;
+  }
+  return good ? DONE : WRONG_USE;
 }

@@ -1,0 +1,110 @@
+/* What the commands share. */
+#include "run.h"
+#include "diag.h"
+#include "die.h"
+#include "pipeline.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+void run_say_time(Run *r, const char *what) {
+  double t = now();
+  if (what && r->options.value[OPT_verbose])
+    fprintf(stderr, "%-10s %7.1f ms\n", what, 1e3 * (t - r->started));
+  r->started = t;
+}
+
+int run_flush(int code) {
+  diag_flush(stderr, isatty(STDERR_FILENO) && !getenv("NO_COLOR"));
+  return diag_errors() ? WRONG_JOB : code;
+}
+
+const char *run_file(const Run *r) {
+  if (r->options.names.len == 1) return r->options.names.at[0];
+  fprintf(stderr, "ddpc: %s\nhelp: `ddpc --help` lists commands and options\n",
+          r->options.names.len ? "one job at a time" : "which job?");
+  return NULL;
+}
+
+Job *run_analyse(Run *r, const char *path, bool check_only) {
+  SemaOptions how = {.defines = r->options.defines.at,
+                     .n_defines = (int)r->options.defines.len,
+                     .target = r->options.value[OPT_target],
+                     .check_only = check_only};
+  die_context("sema");
+  Job *job = sema_analyse(r->arena, path, &how);
+  run_say_time(r, "sema");
+  return job;
+}
+
+Plan *run_plan(Run *r, int *code) {
+  *code = WRONG_USE;
+  const char *path = run_file(r);
+  if (!path) return NULL;
+  Job *job = run_analyse(r, path, false);
+  Plan *plan = job ? pipeline_run(job, NULL, NULL) : NULL;
+  run_say_time(r, "passes");
+  *code = run_flush(plan ? DONE : WRONG_JOB);
+  return *code == DONE ? plan : NULL;
+}
+
+bool run_switch(const Run *r, OptionKind option) {
+  return r->options.value[option] != NULL;
+}
+
+int run_write(const char *path, const Text *t) {
+  bool standard = !path || !strcmp(path, "-");
+  FILE *f = standard ? stdout : fopen(path, "w");
+  bool good = f && fwrite(t->at ? t->at : "", 1, t->len, f) == t->len;
+  if (f && (standard ? fflush(f) : fclose(f))) good = false;
+  if (good) return DONE;
+  fprintf(stderr, "ddpc: cannot write %s: %s\n", standard ? "to the standard output" : path,
+          strerror(errno));
+  return WRONG_USE;
+}
+
+int run_write_json(const char *path, json_t *j) {
+  char *s = json_dumps(j, JSON_INDENT(2));
+  json_decref(j);
+  check(s, "a value has no JSON");
+  Text t = {0};
+  text_add(&t, s);
+  text_add(&t, "\n");
+  free(s);
+  int code = run_write(path, &t);
+  text_free(&t);
+  return code;
+}
+
+json_t *run_json_text(const char *s) {
+  if (!s) return json_null();
+  json_t *j = json_string(s);
+  if (j) return j;
+  Text t = {0}; /* other bytes become `?` */
+  for (; *s; s++) text_add_n(&t, (unsigned char)*s < 0x80 ? s : "?", 1);
+  j = json_string(t.at ? t.at : "");
+  text_free(&t);
+  return j;
+}
+
+json_t *run_json_place(Span at) {
+  if (!at.file) return json_null();
+  Place p = source_place(at.file, at.begin);
+  json_t *j = json_object();
+  json_object_set_new(j, "path", run_json_text(p.path));
+  json_object_set_new(j, "line", json_integer(p.line));
+  json_object_set_new(j, "column", json_integer(p.column));
+  return j;
+}
+
+const char *run_place(Arena *a, Span at) {
+  if (!at.file) return "";
+  Place p = source_place(at.file, at.begin);
+  return arena_printf(a, "%s:%u", p.path, p.line);
+}
