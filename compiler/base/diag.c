@@ -79,6 +79,14 @@ void diag_help(const char *format, ...) {
   va_end(args);
 }
 
+bool diag_reported_at(Span at) {
+  for (uint32_t i = 0; i < all.list.len; i++) {
+    const Diag *d = &all.list.at[i];
+    if (d->at.file == at.file && d->at.begin == at.begin && !is_warning(d->code)) return true;
+  }
+  return false;
+}
+
 unsigned diag_errors(void) {
   return all.errors;
 }

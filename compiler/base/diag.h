@@ -24,6 +24,8 @@ void diag_report(DiagCode code, Span at, const char *format, ...)
 void diag_note(Span at, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void diag_help(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* An error was reported that begins where this span does; what follows from it need not be said. */
+bool diag_reported_at(Span at);
 unsigned diag_errors(void);             /* errors reported so far (warnings not counted) */
 /* What is not supported yet (E0716) is an error where a program is made and the warning W0718 where a
    job is only checked: what stands there is right, and nothing more is said about what needs it.

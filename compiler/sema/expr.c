@@ -59,6 +59,7 @@ static Datum eval_name(Eval *e, const Expr *x, Env *env) {
   if (!name) return datum_error();
   Datum d;
   if (name_lookup(e, env, name, x->span, &d)) return d;
+  if (diag_reported_at(x->span)) return datum_error(); /* resolve.c said what it is */
   TextNearest near = {.wanted = name};
   offer_scope(e, env, &near);
   eval_report(e, DIAG_E0301, x->span, "unknown name `%s`", name);

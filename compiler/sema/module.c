@@ -289,7 +289,8 @@ static bool add_members(Making *mk, MemberList members, Env *env) {
 static bool apply_init(Eval *e, int32_t leaf, const Expr *value, Env *env) {
   Type type = e->leaves->leaves.at[leaf].leaf.type;
   Datum v = initial_value(e, value, env, type, false);
-  if (v.kind == DATUM_none) return true;
+  if (v.kind == DATUM_none && value->kind != EXPR_none)
+    return true; /* `if bias then ... else none` */
   Draw draw;
   if (!leaf_draw(e, e->leaves->leaves.at[leaf].leaf.name, type, v, value->span, &draw))
     return false;
