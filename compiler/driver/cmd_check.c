@@ -1,7 +1,7 @@
 /* `ddpc check FILE...`: all mistakes of all files, for people or as JSON. */
 #include "diag.h"
 #include "pipeline.h"
-#include "run.h"
+#include "command.h"
 
 static json_t *range(json_t *into, Span at) {
   static const char *const keys[] = {"path", "line", "column", "end"};

@@ -5,7 +5,7 @@
 #include "host_cc.h"
 #include "pipeline.h"
 #include "pipeline_ir.h"
-#include "run.h"
+#include "command.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

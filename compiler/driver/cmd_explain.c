@@ -1,6 +1,6 @@
 /* `ddpc explain E0405` and `ddpc explain warmup_steps`, from diag.def and settings.def. */
 #include "diag.h"
-#include "run.h"
+#include "command.h"
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 /* ddpc: the command line, and the command that it names. Exit status: 0 done, 1 the job has errors, 2 the
    command line has, or something else failed. */
-#include "run.h"
+#include "command.h"
 
 /* "cpu" or "cpu:MARCH". */
 static bool choose_target(Run *r) {

@@ -89,7 +89,6 @@ uint64_t plan_nest_key(const Program *p, const Kernel *k);
 /* Arenas, segments, ready order, buckets. */
 void plan_layout(Plan *plan);
 uint64_t plan_hash(const Plan *plan);
-int64_t plan_call_flops(const Program *p, const Kernel *k); /* products, at the largest batch */
 /* Values that a nest computes by itself: ops of its roots and what it pulls, in topological order.
  */
 void plan_pulled(const Program *p, const Kernel *k, Arena *a, ValList *out);

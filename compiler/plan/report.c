@@ -103,7 +103,7 @@ static const char *bucket_of(const Plan *plan, Arena *a, int32_t leaf) {
   return "-";
 }
 
-static const char *group_of(const Job *job, const Leaf *leaf) {
+const char *plan_group_name(const Job *job, const Leaf *leaf) {
   if (leaf->buffer) return "buffer";
   if (leaf->tied_to >= 0) return "tied";
   if (!leaf->trained) return "frozen";
@@ -122,14 +122,14 @@ static void print_parameters(Text *out, const Plan *plan, Arena *a) {
     const Segment *s = segment_of(plan, (int32_t)l);
     if (leaf->tied_to < 0 && !leaf->buffer) all += n;
     if (leaf->tied_to < 0 && leaf->trained) trained += n;
-    row(&t, leaf->name, shape_text(a, leaf->type), grouped(a, n), group_of(job, leaf),
+    row(&t, leaf->name, shape_text(a, leaf->type), grouped(a, n), plan_group_name(job, leaf),
         bucket_of(plan, a, (int32_t)l), s ? grouped(a, s->offset) : "-");
   }
   text_addf(out, "parameters: %s, of which %s are trained\n", grouped(a, all), grouped(a, trained));
   print_table(out, &t);
 }
 
-static const char *arena_name(const Plan *plan, const PlanArena *x, Arena *a) {
+const char *plan_arena_name(const Plan *plan, const PlanArena *x, Arena *a) {
   static const char *const role[] = {"parameters",  "gradients", "optimizer state",
                                      "bf16 copies", "frozen",    "buffers"};
   const Job *job = plan->job;
@@ -140,8 +140,9 @@ static const char *arena_name(const Plan *plan, const PlanArena *x, Arena *a) {
 }
 
 /* Where the samples of a micro-batch are gathered: per field that is read, rounded up to 64 bytes. */
-static int64_t gathered_bytes(const Plan *plan, int64_t batch) {
-  int64_t sum = 0;
+int64_t plan_sample_bytes(const Plan *plan) {
+  int64_t sum = 0, batch = plan->train.batch_max;
+  if (plan->eval.g && plan->eval.batch_max > batch) batch = plan->eval.batch_max;
   for (uint32_t i = 0; i < plan->job->dataset.fields.len; i++) {
     const Field *f = &plan->job->dataset.fields.at[i];
     int64_t bytes = batch * type_elements_at(f->type, 1) * dtype_bytes(f->type.dtype);
@@ -150,15 +151,21 @@ static int64_t gathered_bytes(const Plan *plan, int64_t batch) {
   return sum;
 }
 
+int64_t plan_rank_bytes(const Plan *plan) {
+  int64_t train = plan->train.block_bytes, eval = plan->eval.block_bytes;
+  int64_t sum = (train > eval ? train : eval) + plan_sample_bytes(plan);
+  for (uint32_t i = 0; i < plan->arenas.len; i++)
+    sum += plan->arenas.at[i].elements * dtype_bytes(plan->arenas.at[i].dtype);
+  return sum;
+}
+
 static void print_memory(Text *out, const Plan *plan, Arena *a) {
   Table t = {.a = a, .columns = 5, .align = "llrrl"};
   row(&t, "what", "dtype", "elements", "bytes", "");
-  int64_t total = 0;
   for (uint32_t i = 0; i < plan->arenas.len; i++) {
     const PlanArena *x = &plan->arenas.at[i];
     int64_t bytes = x->elements * dtype_bytes(x->dtype);
-    const char *name = arena_name(plan, x, a);
-    total += bytes;
+    const char *name = plan_arena_name(plan, x, a);
     row(&t, name, dtype_name(x->dtype), grouped(a, x->elements), grouped(a, bytes),
         amount(a, bytes));
   }
@@ -169,13 +176,8 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
                                     i ? "evaluation" : "training", (long long)p[i]->batch_max);
     row(&t, name, "", "", grouped(a, p[i]->block_bytes), amount(a, p[i]->block_bytes));
   }
-  int64_t block = plan->train.block_bytes > plan->eval.block_bytes ? plan->train.block_bytes
-                                                                   : plan->eval.block_bytes;
-  int64_t batch = plan->train.batch_max;
-  if (plan->eval.g && plan->eval.batch_max > batch) batch = plan->eval.batch_max;
-  int64_t gathered = gathered_bytes(plan, batch);
+  int64_t gathered = plan_sample_bytes(plan), total = plan_rank_bytes(plan);
   row(&t, "samples of one batch", "", "", grouped(a, gathered), amount(a, gathered));
-  total += block + gathered;
   row(&t, "all of one rank, beside the data", "", "", grouped(a, total), amount(a, total));
   text_add(out, "memory of one rank\n");
   print_table(out, &t);
@@ -225,6 +227,10 @@ static const char *nest_text(const Program *p, const Kernel *k, Arena *a) {
   return *s ? s : "copy";
 }
 
+const char *plan_kernel_text(const Program *p, const Kernel *k, Arena *a) {
+  return k->nest ? nest_text(p, k, a) : call_text(p, k, a);
+}
+
 static const char *ready_text(const Plan *plan, const Kernel *k, Arena *a) {
   const char *s = "";
   for (uint32_t i = 0; i < k->grads_ready.len; i++)
@@ -245,8 +251,7 @@ static void print_kernels(Text *out, const Plan *plan, const Program *p, const c
     const Kernel *k = &p->kernels.at[i];
     flops += plan_call_flops(p, k);
     products += plan_call_flops(p, k) > 0;
-    row(&t, arena_printf(a, "%u", i + 1), k->name,
-        k->nest ? nest_text(p, k, a) : call_text(p, k, a), place_text(a, k->at),
+    row(&t, arena_printf(a, "%u", i + 1), k->name, plan_kernel_text(p, k, a), place_text(a, k->at),
         ready_text(plan, k, a));
   }
   text_addf(out, "%s: %u kernels, %u of them products of %s FLOP at batch %lld\n", what,

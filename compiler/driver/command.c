@@ -1,5 +1,5 @@
 /* What the commands share. */
-#include "run.h"
+#include "command.h"
 #include "diag.h"
 #include "die.h"
 #include "pipeline.h"

@@ -1,7 +1,7 @@
 /* What the commands share: the command line, the analysis of a job, output. A command is a function
    cmd_NAME(Run *) in cmd_NAME.c and a row of commands.def. */
-#ifndef DRIVER_RUN_H
-#define DRIVER_RUN_H
+#ifndef DRIVER_COMMAND_H
+#define DRIVER_COMMAND_H
 #include "options.h"
 #include "plan.h"
 #include <jansson.h>
