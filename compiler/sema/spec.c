@@ -1,25 +1,11 @@
 /* The resolved text of a job and its hash. In: the checked job. Out: Job.spec, for `--spec`: params and
-   all settings with where they come from, then the files; Job.spec_hash over the syntax trees and -D,
-   so that comments and blanks do not change it. */
-#include "analysis.h"
-#include "print.h"
-#include <stdlib.h>
-
-static int by_name(const void *x, const void *y) {
-  return strcmp(((const SemaDefine *)x)->name, ((const SemaDefine *)y)->name);
-}
+   all settings with where they come from, then the files; Job.spec_hash over what identity.c
+   makes of the job, so that layout and spelling do not change it. */
+#include "identity.h"
 
 static uint64_t spec_hash(Analysis *a) {
   Text t = {0};
-  for (uint32_t i = 0; i < a->job->files.len; i++) {
-    text_add(&t, "file\n");
-    ast_print(&t, a->job->files.at[i]);
-  }
-  int n = a->options->n_defines;
-  SemaDefine *sorted = ARENA_ARRAY(a->arena, SemaDefine, n + 1);
-  if (n) memcpy(sorted, a->options->defines, sizeof(*sorted) * (size_t)n);
-  qsort(sorted, (size_t)n, sizeof(*sorted), by_name);
-  for (int i = 0; i < n; i++) text_addf(&t, "-D %s=%s\n", sorted[i].name, sorted[i].value);
+  identity_print(a, &t);
   uint64_t hash = text_hash(t.at ? t.at : "", t.len, 0);
   text_free(&t);
   return hash;

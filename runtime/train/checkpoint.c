@@ -1,5 +1,6 @@
 /* Weights to and from files. In: arenas. Out: model.safetensors with the model's names, tied tensors
-   once, written by rank 0 while the others wait; or arenas filled from such a file. */
+   once, and the job's hash in the metadata, written by rank 0 while the others wait; or arenas filled
+   from such a file, which fit.c has looked at. */
 #include "run.h"
 #include "file.h"
 #include "log.h"
@@ -16,9 +17,15 @@ static const int64_t dtype_bytes[] = {
 static DdpError *save_tensors(DdpRun *r, const char *path) {
   const DdpJob *job = r->job;
   int n = 0, pairs = 0;
+  char hash[20];
+  snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->spec_hash);
   DdpSafeTensor *list = calloc((size_t)job->n_tensors + 1, sizeof *list);
-  const char **aliases = calloc(2 * (size_t)job->n_tensors + 1, sizeof *aliases);
+  const char **aliases = calloc(2 * (size_t)job->n_tensors + 3, sizeof *aliases);
   DdpError *error = list && aliases ? NULL : ddp_error(DDP_MEMORY, "out of memory");
+  if (!error) {
+    aliases[pairs++] = "ddp_spec_hash";
+    aliases[pairs++] = hash;
+  }
   for (int32_t i = 0; i < job->n_tensors && !error; i++) {
     const DdpTensor *t = &job->tensors[i];
     if (t->tied_to >= 0) {
@@ -56,39 +63,10 @@ DdpError *run_save(DdpRun *r, const char *folder) {
   return run_agree(r, error, "saving weights");
 }
 
-static bool is_known(const DdpJob *job, const char *name) {
-  for (int32_t i = 0; i < job->n_tensors; i++) {
-    if (strcmp(job->tensors[i].name, name) == 0) return true;
-  }
-  return false;
-}
-
-static DdpError *check_names(const DdpJob *job, const DdpSafeFile *f, const char *path) {
-  char missing[300] = "", surplus[300] = "";
-  int n_missing = 0, n_surplus = 0;
-  for (int32_t i = 0; i < job->n_tensors; i++) {
-    const DdpTensor *t = &job->tensors[i];
-    if (t->tied_to >= 0 || ddp_safetensors_find(f, t->name) >= 0) continue;
-    size_t used = strlen(missing);
-    snprintf(missing + used, sizeof missing - used, "%s%s", n_missing++ ? ", " : "", t->name);
-  }
-  for (int i = 0; i < ddp_safetensors_count(f); i++) {
-    const char *name = ddp_safetensors_name(f, i);
-    if (is_known(job, name)) continue;
-    size_t used = strlen(surplus);
-    snprintf(surplus + used, sizeof surplus - used, "%s%s", n_surplus++ ? ", " : "", name);
-  }
-  if (n_missing == 0 && n_surplus == 0) return NULL;
-  return ddp_error(DDP_DATA, "'%s' does not fit the model:%s%s%s%s", path,
-                   n_missing ? " it lacks " : "", missing,
-                   n_surplus ? (n_missing ? "; it has beyond it " : " it has beyond it ") : "",
-                   surplus);
-}
-
 DdpError *run_load(DdpRun *r, const char *path) {
   DdpSafeFile *f;
   DDP_TRY(ddp_safetensors_open(&f, path));
-  DdpError *error = check_names(r->job, f, path);
+  DdpError *error = NULL;
   for (int32_t i = 0; i < r->job->n_tensors && !error; i++) {
     const DdpTensor *t = &r->job->tensors[i];
     if (t->tied_to >= 0) continue;

@@ -68,8 +68,8 @@ static DdpError *data_compare(DdpRun *r) {
   uint64_t mine = ddp_dataset_hash(r->data);
   uint64_t *all = calloc((size_t)r->world, sizeof *all);
   if (!all) return ddp_error(DDP_MEMORY, "out of memory");
-  DdpError *error = ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine,
-                                         "the hash of the data");
+  DdpError *error =
+      ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine, "the hash of the data");
   for (int i = 1; i < r->world && !error; i++) {
     if (all[i] != all[0]) {
       error = ddp_error_rank(
@@ -157,6 +157,10 @@ static DdpError *run_start(DdpRun *r) {
   DDP_TRY(group_open(r));
   DDP_TRY(run_set_threads(r));
   DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
+  if (r->config->init_from) {
+    DdpError *error = r->rank == 0 ? run_check_fit(r->job, r->config->init_from) : NULL;
+    DDP_TRY(run_agree(r, error, "comparing the weights with the job"));
+  }
   if (!r->config->init_only) {
     DDP_TRY(data_open(r));
     DDP_TRY(counts_open(r));

@@ -14,7 +14,7 @@ typedef struct DdpSafeTensor {
 } DdpSafeTensor;
 
 /* Atomically. Reorders `tensors` (larger elements first, then type and name). aliases: pairs of names
-   (alias, tensor in the file), kept in the metadata; NULL-terminated or NULL. */
+   (alias, tensor in the file), or (key, text), kept in the metadata; NULL-terminated or NULL. */
 DdpError *ddp_safetensors_write(const char *path, DdpSafeTensor *tensors, int n,
                                 const char *const *aliases);
 
@@ -29,4 +29,13 @@ int ddp_safetensors_find(const DdpSafeFile *f, const char *name);
 DdpError *ddp_safetensors_read(DdpSafeFile *f, const char *name, DdpDType dtype, int32_t rank,
                                const int64_t *shape, void *into);
 void ddp_safetensors_close(DdpSafeFile *f);
+/* What the file says about tensor i. */
+typedef struct DdpSafeEntry {
+  const char *name, *dtype; /* "F32" */
+  int32_t rank;
+  const int64_t *shape;
+} DdpSafeEntry;
+DdpSafeEntry ddp_safetensors_entry(const DdpSafeFile *f, int i);
+const char *ddp_safetensors_metadata(const DdpSafeFile *f, const char *key); /* NULL: not there */
+const char *ddp_safetensors_dtype(DdpDType t);                              /* "F32" */
 #endif

@@ -157,6 +157,19 @@ const char *ddp_safetensors_name(const DdpSafeFile *f, int i) {
   return f->entries[i].name;
 }
 
+DdpSafeEntry ddp_safetensors_entry(const DdpSafeFile *f, int i) {
+  const Entry *e = &f->entries[i];
+  return (DdpSafeEntry){e->name, e->type_name, e->rank, e->shape};
+}
+
+const char *ddp_safetensors_metadata(const DdpSafeFile *f, const char *key) {
+  return json_string_value(json_object_get(json_object_get(f->header, "__metadata__"), key));
+}
+
+const char *ddp_safetensors_dtype(DdpDType t) {
+  return types[t].name;
+}
+
 int ddp_safetensors_find(const DdpSafeFile *f, const char *name) {
   for (int i = 0; i < f->n; i++) {
     if (strcmp(f->entries[i].name, name) == 0) return i;
