@@ -24,10 +24,9 @@ typedef struct Analysis {
   VEC(const char *) opened; /* paths of files whose imports are being read, for cycles */
 
   const Decl *objective, *train, *runtime;
-  const Decl *dataset_decl, *model_decl;
-  File *dataset_file, *model_file;
-  struct DataState *data; /* data.c */
-  Instance *model;
+  VEC(const Decl *) datasets, models; /* of the job file, in the order written */
+  VEC(struct DataState *) data;       /* data.c: the datasets that were asked for */
+  VEC(struct ModelState *) model;     /* model.c */
   LeafStore *leaves;
   struct GroupKeys *group_keys; /* groups.c: by leaf of the store */
   uint32_t n_group_keys;
@@ -48,7 +47,12 @@ const char *path_directory(Arena *a, const char *path); /* "" or "dir/" */
 Datum data_declare(Analysis *a, Eval *e, File *file, const Decl *decl);
 void data_finish(Analysis *a); /* unused fields, needed splits */
 /* Source of a `let` of the dataset; -1 when it was wrong, -2 when there is none. */
-int32_t data_let(Analysis *a, const char *name);
+int32_t data_let(Analysis *a, const Dataset *d, const char *name);
+void data_use(void *self, const Graph *g, Val v); /* hooks of the evaluator */
+int64_t data_classes(void *self, const Graph *g, Val v);
+/* transform.c: a field that is a text or differs in length, as a value of a transform. */
+Datum transform_field(Field *f);
+Field *transform_field_of(Datum d); /* NULL: another value */
 /* source.c: a source expression -> index into Dataset.sources; -1 after a report. */
 int32_t source_build(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x);
 /* lift.c: copies the values of a graph over one sample into `to`, with the batch in front. field_value
@@ -57,7 +61,7 @@ Val lift_value(Graph *to, const Graph *sample, Val v, Val *map, Scope scope);
 
 /* model.c */
 Datum model_declare(Analysis *a, Eval *e, File *file, const Decl *decl);
-void model_finish(Analysis *a);
+bool model_finish(Analysis *a); /* false: a model has mistakes, or what is not supported yet */
 /* groups.c: parameter groups and their optimizers. */
 void groups_note(Analysis *a, const LeafSet *leaves, const SettingList *keys, const char *name,
                  Env *env);

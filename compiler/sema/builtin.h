@@ -48,6 +48,9 @@ BuiltinFunction builtin_concat, builtin_stack, builtin_chunk, builtin_split, bui
 BuiltinFunction builtin_cast, builtin_sequential, builtin_extreme, builtin_need_float;
 BuiltinFunction builtin_arange, builtin_full, builtin_uniform, builtin_normal, builtin_bernoulli;
 BuiltinFunction builtin_randint, builtin_refused;
+/* Transforms and what belongs to datasets (transform.c). */
+BuiltinFunction builtin_standardize, builtin_by_chance, builtin_color_jitter, builtin_random_crop;
+BuiltinFunction builtin_pad_to, builtin_wordpiece, builtin_roc_auc, builtin_classes;
 
 /* Helpers that the families share. */
 bool dims_of(Eval *e, Datum d, Span at, const char *what, Attr *out); /* list -> dims */

@@ -299,12 +299,30 @@ static bool tensor_list(Eval *e, const BuiltinCall *c, Val **out, uint32_t *n) {
   return true;
 }
 
+/* Beside vectors, a number is a vector of one element. */
+static bool number_parts(Eval *e, Val *v, uint32_t n, Span at) {
+  int most = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    int rank = value_at(e->build->graph, v[i])->type.rank;
+    if (rank > most) most = rank;
+  }
+  for (uint32_t i = 0; most == 1 && i < n; i++) {
+    if (value_at(e->build->graph, v[i])->type.rank) continue;
+    Dim one = dim_of(1);
+    Datum d = emit_reshape(e, v[i], &one, 1, at);
+    if (d.kind == DATUM_error) return false;
+    v[i] = d.as.tensor;
+  }
+  return true;
+}
+
 Datum builtin_concat(Eval *e, const Builtin *b, const BuiltinCall *c) {
   (void)b;
   Val *v;
   uint32_t n;
   int64_t axis = 0;
   if (!tensor_list(e, c, &v, &n)) return datum_error();
+  if (!number_parts(e, v, n, c->at)) return datum_error();
   int rank = value_at(e->build->graph, v[0])->type.rank;
   if (c->given[1] && !axis_of(e, c->value[1], c->span[1], rank, &axis)) return datum_error();
   return concat_values(e, v, n, axis, c->at);

@@ -1,8 +1,9 @@
-/* The dataset of a job. In: the `dataset` block. Out: Job.dataset (fields, sources, splits) and the
-   members that the objective reads. A transform is evaluated over one sample, once per graph, and what
-   is read of it is copied into that graph with the batch in front (lift.c).
+/* The datasets of a job. In: the `dataset` blocks. Out: Job.dataset (fields, sources, splits of the
+   first one) and the members that the objective reads. A transform is evaluated over one sample, once
+   per graph, and what is read of it is copied into that graph with the batch in front (lift.c).
    `transform NAME` belongs to a split: the training graph stands for `train`, the other one for
-   `validation`. */
+   `validation`. Further datasets are checked in the same way; no program is made of them yet. Their
+   fields are numbered behind those of the datasets before. */
 #include "analysis.h"
 #include "diag.h"
 #include "die.h"
@@ -20,34 +21,49 @@ typedef struct View { /* the dataset as one graph sees it */
   Val *map; /* sample value -> value of the graph (lift.c) */
 } View;
 
+typedef struct Made {
+  const char *name;
+  const Stmt *by;
+  Span at;
+} Made;
+
 typedef struct DataState {
   Analysis *a;
+  Dataset *d;
+  uint32_t first_field; /* number of its first field in input nodes */
   const Decl *decl;
   File *file;
   VEC(LetName) lets;
   VEC(View) views;
-  VEC(const char *) read;   /* members that were read */
-  VEC(Binding) transformed; /* names that transforms make, with their places */
+  VEC(const char *) read; /* members that were read */
+  VEC(Made) transformed;  /* names that transforms make, with their places */
 } DataState;
 
 /* ---------- fields ---------- */
 
-static void refuse_type(const TypeExpr *t, const char *what) {
+static void not_yet(const TypeExpr *t, const char *what) {
   diag_report(DIAG_E0716, t->span, "fields of %s are not supported yet", what);
   diag_help("stored types are uint8, int32, int64 and float");
+}
+
+static void category_of(Field *f, int64_t classes) {
+  f->type = type_scalar(classes <= 256 ? DT_u8 : DT_i64);
+  f->has_range = true;
+  f->high = (double)classes;
 }
 
 static bool category_type(Analysis *a, Eval *e, Env *env, const TypeExpr *t, Field *f) {
   const Arg *arg = t->args.len == 1 ? &t->args.at[0] : NULL;
   Datum d = arg ? eval_expr(e, arg->value, env) : datum_error();
   if (arg && d.kind == DATUM_error) return false;
+  if (arg && d.kind == DATUM_int && d.as.i > 0) {
+    not_yet(t, "categories without their names");
+    category_of(f, d.as.i);
+    return true;
+  }
   if (!arg || d.kind != DATUM_list || !d.as.list.len) {
-    if (d.kind == DATUM_int)
-      refuse_type(t, "categories without their names");
-    else {
-      diag_report(DIAG_E0501, t->span, "`category` takes the list of its names");
-      diag_help("for example `category([\"no\", \"yes\"])`");
-    }
+    diag_report(DIAG_E0501, t->span, "`category` takes the list of its names, or how many it has");
+    diag_help("for example `category([\"no\", \"yes\"])`");
     return false;
   }
   for (uint32_t i = 0; i < d.as.list.len; i++) {
@@ -60,47 +76,80 @@ static bool category_type(Analysis *a, Eval *e, Env *env, const TypeExpr *t, Fie
     }
     vec_push(a->arena, &f->categories, name);
   }
-  f->type = type_scalar(d.as.list.len <= 256 ? DT_u8 : DT_i64);
-  f->has_range = true;
-  f->high = d.as.list.len;
+  category_of(f, d.as.list.len);
   return true;
 }
 
-static bool stored_dtype(const TypeExpr *t, const char *name, DType *out) {
-  if (!name || !strcmp(name, "float"))
-    *out = DT_f32;
-  else if (!strcmp(name, "int"))
-    *out = DT_i64;
-  else if (!dtype_parse(name, out)) {
-    static const char *const known[] = {"uint16", "int8", "int16", "uint32", "uint64", "text"};
-    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-      if (strcmp(name, known[i]) != 0) continue;
-      refuse_type(t, name);
-      return false;
-    }
+/* Integers that are stored in files and have no type of their own in graphs: they widen. */
+static const struct {
+  const char *name;
+  DType wide;
+  double low, high; /* of its values */
+} narrow[] = {{"uint16", DT_i32, 0, 65536},
+              {"int8", DT_i32, -128, 128},
+              {"int16", DT_i32, -32768, 32768},
+              {"uint32", DT_i64, 0, 4294967296.0},
+              {"uint64", DT_i64, 0, 18446744073709551616.0}};
+enum { NARROW = sizeof(narrow) / sizeof(*narrow) };
+
+static bool stored_dtype(const TypeExpr *t, const char *name, Field *f) {
+  DType *out = &f->type.dtype;
+  if (!name || !strcmp(name, "float")) return *out = DT_f32, true;
+  if (!strcmp(name, "int")) return *out = DT_i64, true;
+  f->text = !strcmp(name, "text");
+  if (f->text) *out = DT_u8;
+  bool known = f->text || dtype_parse(name, out);
+  for (int i = 0; i < NARROW && !known; i++) {
+    if (strcmp(name, narrow[i].name) != 0) continue;
+    known = true;
+    *out = narrow[i].wide;
+    f->low = narrow[i].low;
+    f->high = narrow[i].high;
+  }
+  if (!known || *out == DT_bool) {
     diag_report(DIAG_E0501, t->span, "`%s` is no type of a field", name);
     diag_help("stored types are uint8, int32, int64 and float");
     return false;
   }
-  if (*out == DT_u8 || *out == DT_i32 || *out == DT_i64 || *out == DT_f32) return true;
-  refuse_type(t, name);
-  return false;
+  bool read = *out == DT_u8 || *out == DT_i32 || *out == DT_i64 || *out == DT_f32;
+  if (!read || f->text || f->high != 0) not_yet(t, name);
+  return true;
+}
+
+static bool is_ragged(const Expr *x) {
+  return x->kind == EXPR_name && !strcmp(x->as.name.text, "_");
 }
 
 static bool field_dims(Eval *e, Env *env, const TypeExpr *t, Field *f) {
+  TypeExpr fixed = *t; /* without the lengths that differ */
+  fixed.dims.at = ARENA_ARRAY(e->arena, DimExpr, t->dims.len + 1);
+  fixed.dims.len = 0;
+  fixed.name = NULL; /* the dtype is known already */
   for (uint32_t i = 0; i < t->dims.len; i++) {
     const Expr *x = t->dims.at[i].value;
-    if (!x || (x->kind == EXPR_name && !strcmp(x->as.name.text, "_"))) {
-      diag_report(DIAG_E0716, t->dims.at[i].span,
-                  "fields whose length differs by sample are not supported yet");
+    if (!x) {
+      diag_report(DIAG_E0501, t->dims.at[i].span, "the rank of a field is written out");
       return false;
     }
+    if (!is_ragged(x)) {
+      fixed.dims.at[fixed.dims.len++] = t->dims.at[i];
+      continue;
+    }
+    f->ragged = true;
+    diag_report(DIAG_E0716, t->dims.at[i].span,
+                "fields whose length differs by sample are not supported yet");
   }
-  Type dims;
-  if (!eval_dims(e, t, env, &dims)) return false;
-  dims.dtype = f->type.dtype;
-  f->type = dims;
-  return true;
+  Type dims, all = {.rank = 0};
+  if (!eval_dims(e, &fixed, env, &dims)) return false;
+  all.dtype = f->type.dtype;
+  for (uint32_t i = 0, k = 0; i < t->dims.len && i < IR_MAX_RANK; i++) {
+    bool ragged = is_ragged(t->dims.at[i].value);
+    all.dim[all.rank++] = ragged ? (Dim){0, -1} : dims.dim[k++];
+  }
+  f->type = all;
+  if (!f->text) return true;
+  diag_report(DIAG_E0501, t->span, "a field of texts is one text per sample");
+  return false;
 }
 
 static bool range_end(Eval *e, Env *env, const Expr *x, double *out) {
@@ -108,7 +157,14 @@ static bool range_end(Eval *e, Env *env, const Expr *x, double *out) {
 }
 
 static bool field_range(Eval *e, Env *env, const Expr *range, Field *f) {
+  double most = f->high; /* of a narrow type; 0: not one */
+  double least = f->low;
+  if (most != 0) f->low = f->high = 0;
   if (!range) return true;
+  if (f->text) {
+    diag_report(DIAG_E0501, range->span, "`%s` is a text and has no range", f->name);
+    return false;
+  }
   if (range->kind != EXPR_binary || range->as.binary.op != BIN_range) {
     diag_report(DIAG_E0501, range->span, "the values of a field are a range: `in 0..10`");
     return false;
@@ -126,12 +182,17 @@ static bool field_range(Eval *e, Env *env, const Expr *range, Field *f) {
     diag_report(DIAG_E0702, range->span, "`%s` is uint8: its values lie in 0..256", f->name);
     return false;
   }
+  if (most != 0 && (f->low < least || f->high > most)) {
+    diag_report(DIAG_E0702, range->span, "values of `%s` lie in %.0f..%.0f", f->name, least, most);
+    return false;
+  }
   f->has_range = true;
   return true;
 }
 
-static bool make_field(Analysis *a, Eval *e, Env *env, const DataItem *item) {
-  Dataset *d = &a->job->dataset;
+static bool make_field(DataState *s, Eval *e, Env *env, const DataItem *item) {
+  Analysis *a = s->a;
+  Dataset *d = s->d;
   Field f = {.name = item->name.text, .column = item->source_name, .at = item->span};
   f.at = item->name.span.file ? item->name.span : item->span;
   for (uint32_t i = 0; i < d->fields.len; i++) {
@@ -147,14 +208,20 @@ static bool make_field(Analysis *a, Eval *e, Env *env, const DataItem *item) {
     ok = category_type(a, e, env, t, &f);
   } else if (t->kind == TYPE_tensor || t->kind == TYPE_name) {
     f.type = type_scalar(DT_f32);
-    ok = stored_dtype(t, t->name, &f.type.dtype) &&
-         (t->kind == TYPE_name || field_dims(e, env, t, &f));
+    ok = stored_dtype(t, t->name, &f) && (t->kind == TYPE_name || field_dims(e, env, t, &f));
   } else {
     diag_report(DIAG_E0501, t->span, "this is no type of a field");
     diag_help("stored types are uint8, int32, int64 and float");
     ok = false;
   }
-  if (ok) ok = field_range(e, env, item->range, &f);
+  bool category = f.has_range;
+  if (ok && category && item->range) {
+    diag_report(DIAG_E0501, item->range->span, "a category has its names, and no range");
+    ok = false;
+  }
+  if (ok && !category) ok = field_range(e, env, item->range, &f);
+  bool counted = ok && f.has_range && f.low == 0 && dtype_category(f.type.dtype) == 'i';
+  if (counted) f.classes = (int64_t)f.high;
   if (!ok) f.type = type_scalar(DT_COUNT); /* reading it is an error that was reported */
   vec_push(a->arena, &d->fields, f);
   return ok;
@@ -162,37 +229,48 @@ static bool make_field(Analysis *a, Eval *e, Env *env, const DataItem *item) {
 
 /* ---------- lets and splits ---------- */
 
-int32_t data_let(Analysis *a, const char *name) {
-  for (uint32_t i = 0; i < a->data->lets.len; i++) {
-    if (a->data->lets.at[i].name != name) continue;
-    return a->data->lets.at[i].source;
+static DataState *state_of(Analysis *a, const Dataset *d) {
+  for (uint32_t i = 0; i < a->data.len; i++) {
+    if (a->data.at[i]->d == d) return a->data.at[i];
+  }
+  return NULL;
+}
+
+int32_t data_let(Analysis *a, const Dataset *d, const char *name) {
+  const DataState *s = state_of(a, d);
+  for (uint32_t i = 0; i < s->lets.len; i++) {
+    if (s->lets.at[i].name == name) return s->lets.at[i].source;
   }
   return -2;
 }
 
-static void make_let(Analysis *a, Eval *e, Env *env, const DataItem *item) {
-  for (uint32_t i = 0; i < a->data->lets.len; i++) {
-    if (a->data->lets.at[i].name != item->name.text) continue;
+static void make_let(DataState *s, Eval *e, Env *env, const DataItem *item) {
+  for (uint32_t i = 0; i < s->lets.len; i++) {
+    if (s->lets.at[i].name != item->name.text) continue;
     diag_report(DIAG_E0302, item->name.span, "`%s` is declared twice", item->name.text);
-    diag_note(a->data->lets.at[i].at, "first declared here");
+    diag_note(s->lets.at[i].at, "first declared here");
     return;
   }
   LetName let = {.name = item->name.text, .at = item->name.span};
-  let.source = source_build(a, &a->job->dataset, e, env, item->value);
-  vec_push(a->arena, &a->data->lets, let);
+  let.source = source_build(s->a, s->d, e, env, item->value);
+  vec_push(s->a->arena, &s->lets, let);
 }
 
-static void make_split(Analysis *a, Eval *e, Env *env, const DataItem *item) {
-  Dataset *d = &a->job->dataset;
+static void make_split(DataState *s, Eval *e, Env *env, const DataItem *item) {
+  Dataset *d = s->d;
   for (uint32_t i = 0; i < d->splits.len; i++) {
     if (d->splits.at[i].name != item->name.text) continue;
     diag_report(DIAG_E0302, item->name.span, "split `%s` is declared twice", item->name.text);
     diag_note(d->splits.at[i].at, "first declared here");
     return;
   }
-  Split s = {.name = item->name.text, .at = item->name.span};
-  s.source = source_build(a, d, e, env, item->value);
-  vec_push(a->arena, &d->splits, s);
+  Split made = {.name = item->name.text, .at = item->name.span};
+  made.source = source_build(s->a, d, e, env, item->value);
+  if (made.source >= 0 && d->sources.at[made.source].stream) {
+    diag_report(DIAG_E0501, item->value->span, "a row of tokens has no samples");
+    diag_help("`windows(..., stride = n)` cuts them out of it");
+  }
+  vec_push(s->a->arena, &d->splits, made);
 }
 
 static const Split *find_split(const Dataset *d, const char *name) {
@@ -211,8 +289,7 @@ static Val field_input(Graph *g, const Field *f, int32_t number) {
   return ir_must(g, OP_input, NULL, 0, attrs, f->at, 0);
 }
 
-static void run_transforms(DataState *s, View *view, Eval *e) {
-  const char *split = view->graph->training ? "train" : "validation";
+static void run_transforms(DataState *s, const char *split, Env *env, Eval *e) {
   for (int common = 0; common < 2; common++) {
     for (uint32_t i = 0; i < s->decl->data.len; i++) {
       const DataItem *item = &s->decl->data.at[i];
@@ -221,33 +298,40 @@ static void run_transforms(DataState *s, View *view, Eval *e) {
                  : !item->name.text || strcmp(item->name.text, split) != 0) {
         continue;
       }
-      eval_stmts(e, item->body, view->env);
+      eval_stmts(e, item->body, env);
     }
   }
 }
 
-static View *make_view(DataState *s, Eval *e) {
+/* Fields as values over one sample, then the transforms of a split over them. */
+static void view_fill(DataState *s, const char *split, View *view, Eval *e) {
   Analysis *a = s->a;
+  view->sample = graph_new(a->arena, "transform", view->graph->training);
+  view->env = env_new(a->arena, NULL, s->file);
+  for (uint32_t i = 0; i < s->d->fields.len; i++) {
+    Field *f = &s->d->fields.at[i];
+    Datum v = f->type.dtype == DT_COUNT ? datum_error()
+              : f->text || f->ragged
+                  ? transform_field(f)
+                  : datum_tensor(field_input(view->sample, f, (int32_t)(s->first_field + i)));
+    env_define(a->arena, view->env, f->name, v, BIND_local, f->at);
+  }
+  Eval ev = eval_new(a->program, build_new(a->arena, view->sample, e->leaves), e->leaves,
+                     view->graph->training);
+  ev.frame = e->frame;
+  run_transforms(s, split, view->env, &ev);
+  /* Copies of a value are made once per graph. */
+  view->map = ARENA_ARRAY(a->arena, Val, view->sample->values.len);
+}
+
+static View *make_view(DataState *s, Eval *e) {
   Graph *graph = e->build->graph;
   for (uint32_t i = 0; i < s->views.len; i++) {
     if (s->views.at[i].graph == graph) return &s->views.at[i];
   }
-  View view = {.graph = graph, .sample = graph_new(a->arena, "transform", graph->training)};
-  view.env = env_new(a->arena, NULL, s->file);
-  Dataset *d = &a->job->dataset;
-  for (uint32_t i = 0; i < d->fields.len; i++) {
-    const Field *f = &d->fields.at[i];
-    Datum v = f->type.dtype == DT_COUNT ? datum_error()
-                                        : datum_tensor(field_input(view.sample, f, (int32_t)i));
-    env_define(a->arena, view.env, f->name, v, BIND_local, f->at);
-  }
-  Eval ev =
-      eval_new(a->program, build_new(a->arena, view.sample, e->leaves), e->leaves, graph->training);
-  ev.frame = e->frame;
-  run_transforms(s, &view, &ev);
-  /* Copies of a value are made once per graph. */
-  view.map = ARENA_ARRAY(a->arena, Val, view.sample->values.len);
-  vec_push(a->arena, &s->views, view);
+  View view = {.graph = graph};
+  view_fill(s, graph->training ? "train" : "validation", &view, e);
+  vec_push(s->a->arena, &s->views, view);
   return &s->views.at[s->views.len - 1];
 }
 
@@ -265,6 +349,20 @@ static bool was_read(const DataState *s, const char *name) {
   return false;
 }
 
+/* The objective sees tensors of one shape. */
+static Datum raw_field(Eval *e, const Field *f, Span at) {
+  if (f->ragged) {
+    eval_report(e, DIAG_E0807, at, "the length of `%s` still differs by sample", f->name);
+    diag_help("make it one in a `transform`: `%s = pad_to(%s, length)`", f->name, f->name);
+  } else {
+    eval_report(e, DIAG_E0501, at, "`%s` is a text, and the objective computes with numbers",
+                f->name);
+    diag_help("make numbers of it in a `transform`, such as `wordpiece(%s, ...)`", f->name);
+  }
+  diag_note(f->at, "declared here");
+  return datum_error();
+}
+
 static Datum data_member(void *self, Eval *e, const char *name, Span at) {
   DataState *s = self;
   if (!e->build) {
@@ -278,6 +376,8 @@ static Datum data_member(void *self, Eval *e, const char *name, Span at) {
     if (b->name != name) continue;
     note_read(s, name);
     if (b->value.kind == DATUM_error) return b->value;
+    const Field *raw = transform_field_of(b->value);
+    if (raw) return raw_field(e, raw, at);
     if (b->value.kind != DATUM_tensor) return b->value; /* the same for all samples */
     Val lifted = lift_value(view->graph, view->sample, b->value.as.tensor, view->map, e->scope);
     if (lifted == NO_VAL) {
@@ -299,61 +399,117 @@ static const ObjectClass data_class = {.what = "dataset", .member = data_member}
 
 /* ---------- the block ---------- */
 
-Datum data_declare(Analysis *a, Eval *e, File *file, const Decl *decl) {
-  (void)e;
-  if (a->data) return datum_object(a->data, &data_class);
+static void check_transform(DataState *s, Eval *e, const DataItem *item) {
+  Analysis *a = s->a;
+  for (uint32_t k = 0; k < item->body.len; k++) {
+    const Stmt *stmt = item->body.at[k];
+    for (uint32_t t = 0; t < stmt->targets.len; t++) {
+      vec_push(a->arena, &s->transformed,
+               (Made){stmt->targets.at[t].text, stmt, stmt->targets.at[t].span});
+    }
+  }
+  const char *split = item->name.text;
+  if (!split) return;
+  if (!find_split(s->d, split)) {
+    diag_report(DIAG_E0301, item->name.span, "there is no split `%s`", split);
+    return;
+  }
+  if (!strcmp(split, "train") || !strcmp(split, "validation")) return;
+  diag_report(DIAG_E0716, item->name.span,
+              "a transform of a split other than `train` and `validation` is not supported yet");
+  View view = {.graph = graph_new(a->arena, split, false)}; /* for its mistakes */
+  view_fill(s, split, &view, e);
+}
+
+static DataState *state_new(Analysis *a, File *file, const Decl *decl) {
   DataState *s = ARENA_NEW(a->arena, DataState);
   *s = (DataState){.a = a, .decl = decl, .file = file};
-  a->data = s;
-  Dataset *d = &a->job->dataset;
-  d->name = decl->name.text;
-  d->at = decl->name.span;
+  s->d = a->data.len ? ARENA_NEW(a->arena, Dataset) : &a->job->dataset;
+  s->d->name = decl->name.text;
+  s->d->at = decl->name.span;
+  for (uint32_t i = 0; i < a->data.len; i++) s->first_field += a->data.at[i]->d->fields.len;
+  if (a->data.len) {
+    diag_report(DIAG_E0716, decl->name.span, "several datasets are not supported yet");
+  }
+  vec_push(a->arena, &a->data, s);
+  return s;
+}
+
+Datum data_declare(Analysis *a, Eval *e, File *file, const Decl *decl) {
+  (void)e;
+  DataState *s = state_new(a, file, decl);
   Eval ev = analysis_eval(a);
   Env *env = env_new(a->arena, NULL, file);
   for (uint32_t i = 0; i < decl->data.len; i++) {
-    if (decl->data.at[i].kind == DATA_field) make_field(a, &ev, env, &decl->data.at[i]);
+    if (decl->data.at[i].kind == DATA_field) make_field(s, &ev, env, &decl->data.at[i]);
   }
   for (uint32_t i = 0; i < decl->data.len; i++) {
     const DataItem *item = &decl->data.at[i];
-    if (item->kind == DATA_let) make_let(a, &ev, env, item);
-    if (item->kind == DATA_split) make_split(a, &ev, env, item);
-    if (item->kind != DATA_transform) continue;
-    for (uint32_t k = 0; k < item->body.len; k++) {
-      const Stmt *stmt = item->body.at[k];
-      for (uint32_t t = 0; t < stmt->targets.len; t++) {
-        vec_push(a->arena, &s->transformed,
-                 (Binding){.name = stmt->targets.at[t].text, .at = stmt->targets.at[t].span});
-      }
-    }
+    if (item->kind == DATA_let) make_let(s, &ev, env, item);
+    if (item->kind == DATA_split) make_split(s, &ev, env, item);
   }
   for (uint32_t i = 0; i < decl->data.len; i++) {
-    const DataItem *item = &decl->data.at[i];
-    if (item->kind != DATA_transform || !item->name.text) continue;
-    if (!find_split(d, item->name.text)) {
-      diag_report(DIAG_E0301, item->name.span, "there is no split `%s`", item->name.text);
-    } else if (strcmp(item->name.text, "train") != 0 &&
-               strcmp(item->name.text, "validation") != 0) {
-      diag_report(
-          DIAG_E0716, item->name.span,
-          "a transform of a split other than `train` and `validation` is not supported yet");
-    }
+    if (decl->data.at[i].kind == DATA_transform) check_transform(s, &ev, &decl->data.at[i]);
   }
   return datum_object(s, &data_class);
 }
 
 /* ---------- after the graphs ---------- */
 
+static Field *field_of(Analysis *a, int64_t number) {
+  for (uint32_t i = 0; i < a->data.len; i++) {
+    DataState *s = a->data.at[i];
+    int64_t k = number - s->first_field;
+    if (k >= 0 && k < s->d->fields.len) return &s->d->fields.at[k];
+  }
+  return NULL;
+}
+
+int64_t data_classes(void *self, const Graph *g, Val v) {
+  const Value *x = value_at(g, v);
+  const Field *f = x->op == OP_input ? field_of(self, x->attr[0].as.i) : NULL;
+  return f ? f->classes : 0;
+}
+
 static void mark_used(Analysis *a, const Graph *g) {
   for (Val v = 1; g && v < g->values.len; v++) {
     const Value *x = value_at(g, v);
-    if (x->op != OP_input) continue;
-    a->job->dataset.fields.at[x->attr[0].as.i].used = true;
+    Field *f = x->op == OP_input ? field_of(a, x->attr[0].as.i) : NULL;
+    if (f) f->used = true;
   }
 }
 
-static void check_used(Analysis *a) {
-  Dataset *d = &a->job->dataset;
-  DataState *s = a->data;
+void data_use(void *self, const Graph *g, Val v) {
+  const Value *x = value_at(g, v);
+  Field *f = x->op == OP_input ? field_of(self, x->attr[0].as.i) : NULL;
+  if (f) f->used = true;
+  for (int i = 0; i < x->inputs; i++) data_use(self, g, x->in[i]);
+}
+
+/* Does another line of the transform use the value that a name is bound to? */
+static bool used_later(const DataState *s, const char *name) {
+  for (uint32_t v = 0; v < s->views.len; v++) {
+    const Binding *bound = env_find(s->views.at[v].env, name);
+    if (!bound || bound->value.kind != DATUM_tensor) continue;
+    const Graph *g = s->views.at[v].sample;
+    for (Val w = 1; w < g->values.len; w++) {
+      for (int k = 0; k < value_at(g, w)->inputs; k++) {
+        if (value_at(g, w)->in[k] == bound->value.as.tensor) return true;
+      }
+    }
+  }
+  return false;
+}
+
+static bool made_in_vain(const DataState *s, const char *name) {
+  for (uint32_t k = 0; k < s->d->fields.len; k++) {
+    if (s->d->fields.at[k].name == name) return false;
+  }
+  return name[0] != '_' && !was_read(s, name) && !used_later(s, name);
+}
+
+static void check_used(DataState *s) {
+  Dataset *d = s->d;
   for (uint32_t i = 0; i < d->fields.len; i++) {
     const Field *f = &d->fields.at[i];
     if (f->used || f->name[0] == '_' || f->type.dtype == DT_COUNT || was_read(s, f->name)) continue;
@@ -361,39 +517,37 @@ static void check_used(Analysis *a) {
     diag_help("start its name with `_` if the column is only skipped");
   }
   for (uint32_t i = 0; i < s->transformed.len; i++) {
-    const Binding *b = &s->transformed.at[i];
-    if (b->name[0] == '_' || was_read(s, b->name)) continue;
-    bool field = false;
-    for (uint32_t k = 0; k < d->fields.len; k++) field |= d->fields.at[k].name == b->name;
-    bool later = false; /* used by another line of the transform */
-    for (uint32_t v = 0; v < s->views.len && !field; v++) {
-      const Binding *bound = env_find(s->views.at[v].env, b->name);
-      if (bound && bound->value.kind == DATUM_tensor) {
-        const Graph *g = s->views.at[v].sample;
-        for (Val w = 1; w < g->values.len; w++) {
-          for (int k = 0; k < value_at(g, w)->inputs; k++) {
-            later |= value_at(g, w)->in[k] == bound->value.as.tensor;
-          }
-        }
-      }
+    const Made *m = &s->transformed.at[i];
+    bool vain = true; /* of several results of one call, one is enough */
+    for (uint32_t k = 0; k < m->by->targets.len; k++) {
+      vain &= made_in_vain(s, m->by->targets.at[k].text);
     }
-    if (field || later) continue;
-    diag_report(DIAG_E0303, b->at, "`%s` is never read", b->name);
+    if (vain) diag_report(DIAG_E0303, m->at, "`%s` is never read", m->name);
   }
+}
+
+static bool read_by_evaluation(const DataState *s) {
+  for (uint32_t i = 0; i < s->views.len; i++) {
+    if (!s->views.at[i].graph->training) return true;
+  }
+  return false;
 }
 
 /* Splits that settings need. The evaluation split exists whenever it is declared, so that the program
    can be told to evaluate when it starts. */
-static void check_splits(Analysis *a) {
-  Dataset *d = &a->job->dataset;
+static void check_splits(DataState *s) {
+  Analysis *a = s->a;
+  Dataset *d = s->d;
+  bool first = s == a->data.at[0];
   if (!find_split(d, "train")) {
     diag_report(DIAG_E0805, d->at, "dataset `%s` has no split `train`", d->name);
     diag_help("add `split train = ...`");
   }
   if (find_split(d, "validation")) {
-    a->job->eval_split = text_intern("validation");
+    if (first) a->job->eval_split = text_intern("validation");
     return;
   }
+  if (!first && !read_by_evaluation(s)) return;
   const SettingValue *strategy = settings_value(a->settings, "eval_strategy");
   const SettingValue *start = settings_value(a->settings, "eval_on_start");
   const char *key = strategy->kind == VALUE_text && strcmp(strategy->text, "no") != 0
@@ -409,9 +563,11 @@ static void check_splits(Analysis *a) {
 }
 
 void data_finish(Analysis *a) {
-  if (!a->data) return;
   mark_used(a, a->job->train);
   mark_used(a, a->job->eval);
-  if (a->objective_ok) check_used(a); /* else what is unread may be read where the error is */
-  check_splits(a);
+  for (uint32_t i = 0; i < a->data.len; i++) {
+    /* without the graphs, what is unread may be read where the error is */
+    if (a->objective_ok) check_used(a->data.at[i]);
+    check_splits(a->data.at[i]);
+  }
 }

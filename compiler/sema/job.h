@@ -54,6 +54,8 @@ typedef struct Field {
   bool has_range;
   double low, high;          /* low <= value < high for integers; inclusive for floats */
   VEC(const char *) categories;
+  int64_t classes;           /* of a category, or of integers from 0: how many; 0 */
+  bool text, ragged;         /* a text; a length that differs by sample (its dimension is -1) */
   bool used;
   Span at;
 } Field;
@@ -65,6 +67,7 @@ typedef struct DataSource { /* tree: split expressions over files */
   bool header;
   int64_t skip;
   const char *missing;       /* or NULL */
+  bool stream;               /* one row of tokens, without samples */
   uint64_t seed;             /* shuffle */
   enum { BOUND_none, BOUND_count, BOUND_percent } start_kind, stop_kind; /* slice */
   double start, stop;

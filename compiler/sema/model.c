@@ -1,79 +1,144 @@
-/* The model of a job. In: the `model` block. Out: its instance, Job.leaves and Job.init, frozen leaves,
-   and what `group` said about each leaf. Statements run in the order written. */
+/* The models of a job. In: the `model` blocks. Out: their instances, Job.leaves and Job.init, frozen
+   leaves, and what `group` said about each leaf. Statements run in the order written. */
 #include "analysis.h"
 #include "diag.h"
 #include "die.h"
 
-static bool collect(Analysis *a, Eval *e, const Where *where, Env *env, LeafSet *out) {
+typedef struct ModelState {
+  const Decl *decl;
+  Instance *root; /* NULL: it has mistakes */
+} ModelState;
+
+typedef struct ModelRun { /* the statements of one block */
+  Analysis *a;
+  Eval *e;
+  Instance *root;
+} ModelRun;
+
+static bool collect(ModelRun *r, const Where *where, Env *env, LeafSet *out) {
   bool ok = true;
   LeafSet all = {0}, without = {0};
-  if (!where->paths.len) instance_leaves(e, a->model, &all);
+  if (!where->paths.len) instance_leaves(r->e, r->root, &all);
   for (uint32_t i = 0; i < where->paths.len; i++) {
-    ok &= path_leaves(e, a->model, &where->paths.at[i], env, &all);
+    ok &= path_leaves(r->e, r->root, &where->paths.at[i], env, &all);
   }
   for (uint32_t i = 0; i < where->except.len; i++) {
-    ok &= path_leaves(e, a->model, &where->except.at[i], env, &without);
+    ok &= path_leaves(r->e, r->root, &where->except.at[i], env, &without);
   }
   for (uint32_t i = 0; i < all.leaves.len; i++) {
     int32_t leaf = all.leaves.at[i];
     bool keep = true;
     for (uint32_t k = 0; k < without.leaves.len; k++) keep &= without.leaves.at[k] != leaf;
     for (uint32_t k = 0; k < out->leaves.len; k++) keep &= out->leaves.at[k] != leaf;
-    if (keep) vec_push(a->arena, &out->leaves, leaf);
+    if (keep) vec_push(r->a->arena, &out->leaves, leaf);
   }
   return ok;
 }
 
-static void set_eval(Instance *i) {
+/* ---------- eval ---------- */
+
+typedef VEC(Instance *) Instances;
+
+static void set_eval(Instance *i, const Instances *except) {
+  for (uint32_t k = 0; k < except->len; k++) {
+    if (except->at[k] == i) return;
+  }
   i->eval = true;
-  for (uint32_t k = 0; k < i->children.len; k++) set_eval(i->children.at[k].instance);
+  for (uint32_t k = 0; k < i->children.len; k++) set_eval(i->children.at[k].instance, except);
 }
 
-static void run_eval(Analysis *a, Eval *e, const ModelItem *item, Env *env) {
-  if (item->where.except.len) {
-    diag_report(DIAG_E0716, item->span, "`eval ... except` is not supported yet");
-    return;
-  }
-  if (!item->where.paths.len) set_eval(a->model);
-  for (uint32_t i = 0; i < item->where.paths.len; i++) {
+/* Modules that paths name; a leaf has no mode. */
+static bool modules_of(ModelRun *r, const PathList *paths, Env *env, Instances *out) {
+  bool ok = true;
+  for (uint32_t i = 0; i < paths->len; i++) {
     PathHits hits = {0};
-    if (!path_resolve(e, a->model, &item->where.paths.at[i], env, &hits)) continue;
-    for (uint32_t k = 0; k < hits.hits.len; k++) {
-      if (hits.hits.at[k].instance) set_eval(hits.hits.at[k].instance);
+    if (!path_resolve(r->e, r->root, &paths->at[i], env, &hits)) ok = false;
+    for (uint32_t k = 0; ok && k < hits.hits.len; k++) {
+      if (hits.hits.at[k].instance) {
+        vec_push(r->a->arena, out, hits.hits.at[k].instance);
+        continue;
+      }
+      diag_report(DIAG_E0604, paths->at[i].span, "`eval` is for modules, and this is a parameter");
+      diag_help("`freeze` keeps a parameter as it is");
+      ok = false;
     }
   }
+  return ok;
 }
+
+static void run_eval(ModelRun *r, const ModelItem *item, Env *env) {
+  Instances paths = {0}, except = {0};
+  if (!modules_of(r, &item->where.paths, env, &paths) ||
+      !modules_of(r, &item->where.except, env, &except)) {
+    return;
+  }
+  if (!item->where.paths.len) vec_push(r->a->arena, &paths, r->root);
+  for (uint32_t i = 0; i < paths.len; i++) set_eval(paths.at[i], &except);
+}
+
+/* ---------- statements ---------- */
 
 static const char *path_text(Arena *a, Span at) {
   const Source *source = source_get(at.file);
   return arena_strndup(a, source->text + at.begin, at.end - at.begin);
 }
 
-static void run_items(Analysis *a, Eval *e, ModelList items, Env *env);
+static void run_items(ModelRun *r, ModelList items, Env *env);
 
-static void run_for(Analysis *a, Eval *e, const ModelItem *item, Env *env) {
-  if (item->loop.targets.len != 1 || item->loop.iterables.len != 1) {
-    diag_report(DIAG_E0716, item->span,
-                "a `for` over several lists in a model block is not supported yet");
-    return;
+static bool loop_lists(ModelRun *r, const Loop *loop, Env *env, Datum *lists) {
+  for (uint32_t k = 0; k < loop->iterables.len; k++) {
+    const Expr *x = loop->iterables.at[k];
+    lists[k] = eval_expr(r->e, x, env);
+    if (lists[k].kind == DATUM_error) return false;
+    if (lists[k].kind != DATUM_list) {
+      diag_report(DIAG_E0501, x->span, "`for` runs over a list, not %s",
+                  datum_describe(r->e, lists[k]));
+      return false;
+    }
+    if (lists[k].as.list.len == lists[0].as.list.len) continue;
+    diag_report(DIAG_E0418, x->span, "this list has %u items, the first one %u",
+                lists[k].as.list.len, lists[0].as.list.len);
+    return false;
   }
-  Datum list = eval_expr(e, item->loop.iterables.at[0], env);
-  if (list.kind == DATUM_error) return;
-  if (list.kind != DATUM_list) {
-    diag_report(DIAG_E0501, item->loop.iterables.at[0]->span, "`for` runs over a list, not %s",
-                datum_describe(e, list));
-    return;
-  }
-  for (uint32_t i = 0; i < list.as.list.len; i++) {
-    Env *turn = env_new(a->arena, env, env->file);
-    env_define(a->arena, turn, item->loop.targets.at[0].text, list.as.list.at[i], BIND_index,
-               item->loop.targets.at[0].span);
-    run_items(a, e, item->body, turn);
+  if (loop->targets.len == loop->iterables.len) return true;
+  diag_report(DIAG_E0514, loop->span, "%u names for %u lists", loop->targets.len,
+              loop->iterables.len);
+  return false;
+}
+
+static void run_for(ModelRun *r, const ModelItem *item, Env *env) {
+  Datum *lists = ARENA_ARRAY(r->a->arena, Datum, item->loop.iterables.len + 1);
+  if (!loop_lists(r, &item->loop, env, lists)) return;
+  for (uint32_t i = 0; i < lists[0].as.list.len; i++) {
+    Env *turn = env_new(r->a->arena, env, env->file);
+    for (uint32_t k = 0; k < item->loop.targets.len; k++) {
+      env_define(r->a->arena, turn, item->loop.targets.at[k].text, lists[k].as.list.at[i],
+                 BIND_index, item->loop.targets.at[k].span);
+    }
+    run_items(r, item->body, turn);
   }
 }
 
-static void run_item(Analysis *a, Eval *e, const ModelItem *item, Env *env) {
+static void run_freeze(ModelRun *r, const ModelItem *item, Env *env) {
   LeafSet set = {0};
+  if (!collect(r, &item->where, env, &set)) return;
+  for (uint32_t i = 0; i < set.leaves.len; i++) {
+    r->a->leaves->leaves.at[set.leaves.at[i]].leaf.trained = false;
+  }
+}
+
+static void run_group(ModelRun *r, const ModelItem *item, Env *env) {
+  LeafSet set = {0};
+  const PathList *paths = &item->where.paths;
+  if (!collect(r, &item->where, env, &set)) return;
+  const char *name =
+      paths->len
+          ? path_text(r->a->arena, span_join(paths->at[0].span, paths->at[paths->len - 1].span))
+          : "all";
+  groups_note(r->a, &set, &item->settings, name, env);
+}
+
+static void run_item(ModelRun *r, const ModelItem *item, Env *env) {
   switch (item->kind) {
   case MODEL_error:
     break;
@@ -81,56 +146,48 @@ static void run_item(Analysis *a, Eval *e, const ModelItem *item, Env *env) {
     diag_report(DIAG_E0716, item->span, "`load` is not supported yet");
     break;
   case MODEL_freeze:
-    if (!collect(a, e, &item->where, env, &set)) break;
-    for (uint32_t i = 0; i < set.leaves.len; i++) {
-      a->leaves->leaves.at[set.leaves.at[i]].leaf.trained = false;
-    }
+    run_freeze(r, item, env);
     break;
   case MODEL_eval:
-    run_eval(a, e, item, env);
+    run_eval(r, item, env);
     break;
   case MODEL_group:
-    if (!collect(a, e, &item->where, env, &set)) break;
-    groups_note(
-        a, &set, &item->settings,
-        item->where.paths.len
-            ? path_text(a->arena, span_join(item->where.paths.at[0].span,
-                                            item->where.paths.at[item->where.paths.len - 1].span))
-            : "all",
-        env);
+    run_group(r, item, env);
     break;
   case MODEL_tie:
-    module_tie(e, a->model, &item->path, &item->right, env, item->span);
+    module_tie(r->e, r->root, &item->path, &item->right, env, item->span);
     break;
   case MODEL_init:
-    module_init(e, a->model, &item->path, item->value, env, item->span);
+    module_init(r->e, r->root, &item->path, item->value, env, item->span);
     break;
   case MODEL_for:
-    run_for(a, e, item, env);
+    run_for(r, item, env);
     break;
   }
 }
 
-static void run_items(Analysis *a, Eval *e, ModelList items, Env *env) {
-  for (uint32_t i = 0; i < items.len; i++) run_item(a, e, items.at[i], env);
+static void run_items(ModelRun *r, ModelList items, Env *env) {
+  for (uint32_t i = 0; i < items.len; i++) run_item(r, items.at[i], env);
 }
 
 Datum model_declare(Analysis *a, Eval *e, File *file, const Decl *decl) {
   (void)e;
-  if (a->model) return datum_instance(a->model);
-  if (decl != a->model_decl) {
-    diag_report(DIAG_E0716, decl->span, "several models are not supported yet");
-    return datum_error();
+  ModelState *s = ARENA_NEW(a->arena, ModelState);
+  s->decl = decl;
+  if (a->model.len) {
+    diag_report(DIAG_E0716, decl->name.span, "several models are not supported yet");
   }
+  vec_push(a->arena, &a->model, s);
   Eval ev = analysis_eval(a);
   ev.leaves = a->leaves;
   Env *env = env_new(a->arena, NULL, file);
   Datum d = eval_expr(&ev, decl->value, env);
   if (d.kind == DATUM_error) return d;
-  a->model = module_instantiate(&ev, d, "", decl->name.text, decl->value->span);
-  if (!a->model) return datum_error();
-  run_items(a, &ev, decl->model, env);
-  return datum_instance(a->model);
+  s->root = module_instantiate(&ev, d, "", decl->name.text, decl->value->span);
+  if (!s->root) return datum_error();
+  ModelRun run = {.a = a, .e = &ev, .root = s->root};
+  run_items(&run, decl->model, env);
+  return datum_instance(s->root);
 }
 
 /* LayerNorm of torch.nn is the library's; a module of the job with that name is another one. */
@@ -148,21 +205,36 @@ static bool in_library(Span at) {
   return !at.file || !strncmp(source_get(at.file)->path, "std/", 4);
 }
 
-void model_finish(Analysis *a) {
-  if (!a->model) return;
+/* For messages: where the job makes the module, not where the library declares the leaf. */
+static void place_leaf(Analysis *a, LeafEntry *entry) {
+  if (in_library(entry->leaf.at) && entry->owner) entry->leaf.at = entry->owner->at;
+  if (!in_library(entry->leaf.at)) return;
+  const Decl *decl = a->model.at[0]->decl;
+  for (uint32_t k = 0; k < a->model.len; k++) {
+    bool here = entry->leaf.model && !strcmp(a->model.at[k]->decl->name.text, entry->leaf.model);
+    if (here) decl = a->model.at[k]->decl;
+  }
+  entry->leaf.at = decl->value->span;
+}
+
+bool model_finish(Analysis *a) {
+  VEC(Instance *) roots = {0};
+  for (uint32_t i = 0; i < a->model.len; i++) {
+    if (a->model.at[i]->root) vec_push(a->arena, &roots, a->model.at[i]->root);
+  }
+  if (!roots.len) return false;
   for (uint32_t i = 0; i < a->leaves->leaves.len; i++) {
     LeafEntry *entry = &a->leaves->leaves.at[i];
     entry->leaf.norm_owner = is_layer_norm(a, entry->owner);
-    /* For messages: where the job makes the module, not where the library declares the leaf. */
-    if (in_library(entry->leaf.at) && entry->owner) entry->leaf.at = entry->owner->at;
-    if (in_library(entry->leaf.at)) entry->leaf.at = a->model_decl->value->span;
+    place_leaf(a, entry);
   }
   Eval ev = analysis_eval(a);
-  leaves_number(&ev, a->leaves, &a->model, 1, a->job);
+  leaves_number(&ev, a->leaves, roots.at, roots.len, a->job);
   bool trained = false;
   for (uint32_t i = 0; i < a->job->leaves.len; i++) trained |= a->job->leaves.at[i].trained;
-  if (!trained) {
-    diag_report(DIAG_E0614, a->model_decl->name.span, "nothing is trained: %s",
+  if (!trained && roots.len == a->model.len) {
+    diag_report(DIAG_E0614, a->model.at[0]->decl->name.span, "nothing is trained: %s",
                 a->job->leaves.len ? "every parameter is frozen" : "the model has no parameters");
   }
+  return roots.len == a->model.len;
 }

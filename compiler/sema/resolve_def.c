@@ -98,6 +98,8 @@ static void resolve_step(Resolver *r, Names *outer, const Step *s) {
   refuse_kernel(r, s->kernel, s->kernel_span);
   Names *names = names_new(r, outer);
   resolve_formals(r, names, s->formals);
+  /* The place gives `update` what it declares; it need not look at all of it. */
+  for (uint32_t i = 0; s->is_update && i < names->known.len; i++) names->known.at[i].exempt = true;
   resolve_type(r, names, s->result, true);
   resolve_body(r, names, s->body, s->returns);
   resolve_end(r, names);

@@ -16,9 +16,7 @@ static Datum declaration(void *self, Eval *e, File *file, const Decl *decl) {
   case DECL_param:
     return import_param(a, e, file, decl);
   case DECL_dataset:
-    if (a->dataset_decl && decl == a->dataset_decl) return data_declare(a, e, file, decl);
-    diag_report(DIAG_E0716, decl->name.span, "several datasets are not supported yet");
-    return datum_error();
+    return data_declare(a, e, file, decl);
   case DECL_model:
     return model_declare(a, e, file, decl);
   default:
@@ -113,16 +111,10 @@ static void find_blocks(Analysis *a) {
         a->runtime = d;
       break;
     case DECL_dataset:
-      if (!a->dataset_decl)
-        a->dataset_decl = d;
-      else
-        diag_report(DIAG_E0716, d->name.span, "several datasets are not supported yet");
+      vec_push(a->arena, &a->datasets, d);
       break;
     case DECL_model:
-      if (!a->model_decl)
-        a->model_decl = d;
-      else
-        diag_report(DIAG_E0716, d->name.span, "several models are not supported yet");
+      vec_push(a->arena, &a->models, d);
       break;
     case DECL_target:
       diag_report(DIAG_E0716, d->span, "`target` is not supported yet");
@@ -183,14 +175,14 @@ static void collect_settings(Analysis *a) {
 
 /* Files without train and model are libraries or fragments: there is no job to make. */
 static bool is_whole(Analysis *a, bool *fragment) {
-  *fragment = !a->train && !a->model_decl && a->options->check_only;
+  *fragment = !a->train && !a->models.len && a->options->check_only;
   if (*fragment) return false;
-  if (a->options->check_only && (!a->train || !a->model_decl || !a->objective)) {
+  if (a->options->check_only && (!a->train || !a->models.len || !a->objective)) {
     *fragment = true;
     return false;
   }
-  const char *lacks = !a->dataset_decl ? "dataset"
-                      : !a->model_decl ? "model"
+  const char *lacks = !a->datasets.len ? "dataset"
+                      : !a->models.len ? "model"
                       : !a->objective  ? "objective"
                       : !a->train      ? "train"
                                        : NULL;
@@ -217,12 +209,12 @@ static void check_smoothing(Analysis *a) {
 }
 
 static void build_job(Analysis *a) {
-  declare(a, a->dataset_decl);
-  declare(a, a->model_decl);
-  model_finish(a);
-  if (a->model) groups_make(a);
+  for (uint32_t i = 0; i < a->datasets.len; i++) declare(a, a->datasets.at[i]);
+  for (uint32_t i = 0; i < a->models.len; i++) declare(a, a->models.at[i]);
+  bool models = model_finish(a);
+  if (models) groups_make(a);
   schedule_make(a);
-  if (a->model && a->data) objective_build(a);
+  if (models && a->data.len) objective_build(a);
   data_finish(a);
   check_smoothing(a);
   a->job->train_batch = settings_value(a->settings, "per_device_train_batch_size")->i;
@@ -249,7 +241,9 @@ Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
                                  .import = import_hook,
                                  .setting = setting,
                                  .fix = fix,
-                                 .metric = objective_metric};
+                                 .metric = objective_metric,
+                                 .use = data_use,
+                                 .classes = data_classes};
   if (!import_job(a, a->job->path)) return NULL;
   a->settings = settings_new(arena, a->program);
   find_blocks(a);

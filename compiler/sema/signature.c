@@ -253,12 +253,24 @@ static bool check_dtype(Eval *e, const Signature *s, const Formal *f, Datum d, S
 
 /* ---------- all of it ---------- */
 
+/* A default stands in the definition; what goes wrong in it is the doing of the call. */
+static Datum default_value(Eval *e, const Signature *s, const Formal *f, Env *env, Span at) {
+  Eval inner = *e;
+  Frame call = {.caller = e->frame, .what = s->what, .at = at};
+  if (call.caller) {
+    call.instance = call.caller->instance;
+    call.depth = call.caller->depth;
+  }
+  inner.frame = &call;
+  return eval_expr(&inner, f->value, env);
+}
+
 static bool define_formals(Eval *e, const Signature *s, const CallArg **given, Env *env,
                            SizedArg *sized, Span at) {
   bool ok = true;
   for (uint32_t i = 0; i < s->formals.len; i++) {
     const Formal *f = &s->formals.at[i];
-    Datum d = given[i] ? given[i]->value : eval_expr(e, f->value, env);
+    Datum d = given[i] ? given[i]->value : default_value(e, s, f, env, at);
     Span place = given[i] ? given[i]->at : at;
     bool fits = check_kind(e, s, f, &d, place);
     ok = ok && fits;

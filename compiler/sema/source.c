@@ -1,185 +1,435 @@
-/* Source expressions of a dataset: csv(...), idx(...), shuffle(...), concat(...), slices, and names
-   given by `let`. In: the expression. Out: nodes of Dataset.sources. Files are looked for here, so
-   that a missing one is found before anything runs; sources of later versions are refused by name. */
+/* Source expressions of a dataset: csv(...), shuffle(...), slices ..., and names given by `let`. In: the
+   expression. Out: nodes of Dataset.sources. What each source takes stands in one table; its arguments
+   and the fields it can fill are checked here. Files are looked for when a program or a plan is made,
+   so that a missing one is found before anything runs, and never by `ddpc check`. Sources that nothing
+   reads yet are refused by name when a program is made. */
 #include "analysis.h"
 #include "diag.h"
 #include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_CHILDREN = 8 }; /* DdpSource.children */
+enum { MAX_CHILDREN = 8 /* DdpSource.children */, MAX_ARGS = 4 };
 
-static const char *const later_sources[] = {"npy",       "npz",         "cifar_bin", "token_bin",
-                                            "windows",   "safetensors", "jsonl",     "image_folder",
-                                            "synthetic", "grouped",     "text",      "parquet"};
+typedef struct SourceBuild {
+  Analysis *a;
+  Dataset *d;
+  Eval *e;
+  Env *env;
+  int64_t grouped; /* samples that stand together in one: the first dimension of every field; 0 */
+} SourceBuild;
 
-static int32_t add_source(Analysis *a, Dataset *d, DataSource s) {
-  vec_push(a->arena, &d->sources, s);
-  return (int32_t)d->sources.len - 1;
+typedef struct SourceArg {
+  const char *name;
+  enum { ARG_path, ARG_text, ARG_int, ARG_bool, ARG_source, ARG_word } kind;
+  bool required;
+  int64_t low;       /* int */
+  const char *words; /* word: "none|llmc" */
+} SourceArg;
+
+typedef struct Given { /* one argument as given */
+  const Arg *arg;      /* NULL: left out */
+  const char *text;    /* path, text, word */
+  int64_t n;
+  bool flag;
+  int32_t source;
+} Given;
+
+typedef struct SourceDef SourceDef;
+struct SourceDef {
+  const char *name;
+  bool later;    /* checked, and not read yet */
+  bool by_field; /* one file per field, by the field's name */
+  SourceArg args[MAX_ARGS];
+  /* Do the fields of the dataset fit? false after a report; NULL: any do. */
+  bool (*fits)(SourceBuild *b, const Given *given, const Expr *x);
+  int32_t (*make)(SourceBuild *b, const Given *given, const Expr *x);
+};
+
+static int32_t build(SourceBuild *b, const Expr *x);
+
+static int32_t add_source(SourceBuild *b, DataSource s) {
+  vec_push(b->a->arena, &b->d->sources, s);
+  return (int32_t)b->d->sources.len - 1;
 }
 
 /* ---------- arguments ---------- */
 
-typedef struct Formals {
-  const char *const *names;
-  int n, required;
-} Formals;
+static int count_args(const SourceDef *def) {
+  int n = 0;
+  while (n < MAX_ARGS && def->args[n].name) n++;
+  return n;
+}
+
+static int find_arg(const SourceDef *def, const Arg *arg) {
+  TextNearest near = {.wanted = arg->name};
+  for (int k = 0; k < count_args(def); k++) {
+    if (!strcmp(def->args[k].name, arg->name)) return k;
+    text_offer(&near, def->args[k].name);
+  }
+  diag_report(DIAG_E0502, arg->span, "`%s` has no argument `%s`", def->name, arg->name);
+  if (near.best) diag_help("did you mean `%s`?", near.best);
+  return -1;
+}
 
 /* Puts each argument in its place; false after a report. */
-static bool place_args(const char *callee, const Expr *x, Formals formals, const Arg **out) {
+static bool place_args(const SourceDef *def, const Expr *x, Given *out) {
   const ArgList *args = &x->as.call.args;
-  int next = 0;
+  int n = count_args(def), next = 0;
   for (uint32_t i = 0; i < args->len; i++) {
     const Arg *arg = &args->at[i];
-    int k = -1;
-    if (!arg->name) {
-      k = next++;
-      if (k >= formals.n) {
-        diag_report(DIAG_E0505, arg->span, "`%s` takes at most %d arguments", callee, formals.n);
-        return false;
-      }
-    } else {
-      TextNearest near = {.wanted = arg->name};
-      for (int j = 0; j < formals.n; j++) {
-        if (!strcmp(formals.names[j], arg->name)) k = j;
-        text_offer(&near, formals.names[j]);
-      }
-      if (k < 0) {
-        diag_report(DIAG_E0502, arg->span, "`%s` has no argument `%s`", callee, arg->name);
-        if (near.best) diag_help("did you mean `%s`?", near.best);
-        return false;
-      }
-    }
-    if (out[k]) {
-      diag_report(DIAG_E0504, arg->span, "`%s` is given twice", formals.names[k]);
+    int k = arg->name ? find_arg(def, arg) : next++;
+    if (k < 0) return false;
+    if (k >= n) {
+      diag_report(DIAG_E0505, arg->span, "`%s` takes at most %d argument%s", def->name, n,
+                  n == 1 ? "" : "s");
       return false;
     }
-    out[k] = arg;
+    if (out[k].arg) {
+      diag_report(DIAG_E0504, arg->span, "`%s` is given twice", def->args[k].name);
+      return false;
+    }
+    out[k].arg = arg;
   }
-  for (int k = 0; k < formals.required; k++) {
-    if (out[k]) continue;
-    diag_report(DIAG_E0503, x->span, "`%s` needs the argument `%s`", callee, formals.names[k]);
+  for (int k = 0; k < n; k++) {
+    if (out[k].arg || !def->args[k].required) continue;
+    diag_report(DIAG_E0503, x->span, "`%s` needs the argument `%s`", def->name, def->args[k].name);
     return false;
   }
   return true;
 }
 
-static bool arg_text(Eval *e, Env *env, const Arg *arg, const char **out) {
-  if (!arg) return true;
-  return need_text(e, eval_expr(e, arg->value, env), arg->value->span,
-                   arg->name ? arg->name : "path", out);
+static bool arg_word(const SourceArg *want, const Expr *x, const char **out) {
+  const char *word = x->kind == EXPR_name   ? x->as.name.text
+                     : x->kind == EXPR_text ? x->as.text.text
+                     : x->kind == EXPR_none ? "none"
+                                            : "";
+  size_t n = strlen(word);
+  for (const char *w = want->words; *w;) {
+    size_t len = strcspn(w, "|");
+    if (n == len && !strncmp(w, word, n)) return *out = word, true;
+    w += len + (w[len] == '|');
+  }
+  diag_report(DIAG_E0703, x->span, "`%s` is one of %s", want->name, want->words);
+  return false;
 }
 
-static bool arg_int(Eval *e, Env *env, const Arg *arg, int64_t low, int64_t *out) {
-  if (!arg) return true;
-  if (!need_int(e, eval_expr(e, arg->value, env), arg->value->span,
-                arg->name ? arg->name : "number", out)) {
-    return false;
+static bool arg_value(SourceBuild *b, const SourceArg *want, Given *g) {
+  const Expr *x = g->arg->value;
+  if (want->kind == ARG_source) return g->source = build(b, x), g->source >= 0;
+  if (want->kind == ARG_word) return arg_word(want, x, &g->text);
+  Datum d = eval_expr(b->e, x, b->env);
+  if (want->kind == ARG_bool) return need_bool(b->e, d, x->span, want->name, &g->flag);
+  if (want->kind != ARG_int) {
+    if (d.kind == DATUM_none && !want->required) return true;
+    return need_text(b->e, d, x->span, want->name, &g->text);
   }
-  if (*out >= low) return true;
-  diag_report(DIAG_E0702, arg->value->span, "`%s` is %lld; it must be at least %lld",
-              arg->name ? arg->name : "number", (long long)*out, (long long)low);
+  if (!need_int(b->e, d, x->span, want->name, &g->n)) return false;
+  if (g->n >= want->low) return true;
+  diag_report(DIAG_E0702, x->span, "`%s` is %lld; it must be at least %lld", want->name,
+              (long long)g->n, (long long)want->low);
   return false;
 }
 
 /* ---------- files ---------- */
 
-static bool file_there(Analysis *a, const char *path, Span at) {
-  if (strpbrk(path, "*?[")) {
-    diag_report(DIAG_E0716, at, "patterns of file names are not supported yet");
-    diag_help("name one file, or `concat` several");
-    return false;
-  }
-  const SettingValue *root = settings_value(a->settings, "data_root");
-  const char *directory = root->kind == VALUE_text ? root->text : a->job->directory;
-  const char *full = path_join(a->arena, directory, path);
-  if (access(full, R_OK) == 0) return true;
-  diag_report(DIAG_E0307, at, "cannot read `%s`: %s", path, strerror(errno));
+static const char *data_path(SourceBuild *b, const char *path) {
+  const SettingValue *root = settings_value(b->a->settings, "data_root");
+  const char *directory = root->kind == VALUE_text ? root->text : b->a->job->directory;
+  return path_join(b->a->arena, directory, path);
+}
+
+static void say_root(SourceBuild *b) {
+  const SettingValue *root = settings_value(b->a->settings, "data_root");
   if (root->kind == VALUE_text)
-    diag_help("`data_root` is `%s`", directory);
+    diag_help("`data_root` is `%s`", root->text);
   else
     diag_help("paths are relative to the job file; `data_root` in `runtime` moves them");
+}
+
+static bool is_pattern(const char *path) {
+  return strpbrk(path, "*?[") != NULL;
+}
+
+static bool file_there(SourceBuild *b, const char *path, Span at) {
+  if (b->a->options->check_only || access(data_path(b, path), R_OK) == 0) return true;
+  diag_report(DIAG_E0307, at, "cannot read `%s`: %s", path, strerror(errno));
+  say_root(b);
   return false;
 }
 
-static int32_t build_csv(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
-  static const char *const names[] = {"path", "header", "skip", "missing"};
-  const Arg *args[4] = {0};
-  DataSource s = {.kind = SOURCE_csv, .at = x->span};
-  const char *path = NULL;
-  if (!place_args("csv", x, (Formals){names, 4, 1}, args)) return -1;
-  if (!arg_text(e, env, args[0], &path)) return -1;
-  if (args[1] &&
-      !need_bool(e, eval_expr(e, args[1]->value, env), args[1]->value->span, "header", &s.header)) {
-    return -1;
-  }
-  if (!arg_int(e, env, args[2], 0, &s.skip) || !arg_text(e, env, args[3], &s.missing)) return -1;
-  if (!file_there(a, path, args[0]->value->span)) return -1;
-  vec_push(a->arena, &s.paths, path);
-  return add_source(a, d, s);
+static int by_bytes(const void *x, const void *y) {
+  return strcmp(*(char *const *)x, *(char *const *)y);
 }
 
-static int32_t build_idx(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
+/* Groups of sources, until one is left: a node holds only so many children. */
+static int32_t concat_of(SourceBuild *b, int32_t *at, size_t n, Span span) {
+  while (n > 1) {
+    size_t made = 0;
+    for (size_t i = 0; i < n; i += MAX_CHILDREN) {
+      DataSource s = {.kind = SOURCE_concat, .at = span};
+      for (size_t k = i; k < n && k < i + MAX_CHILDREN; k++)
+        vec_push(b->a->arena, &s.children, at[k]);
+      at[made++] = s.children.len > 1 ? add_source(b, s) : at[i];
+    }
+    n = made;
+  }
+  return at[0];
+}
+
+/* ---------- sources that are read ---------- */
+
+static DataSource csv_of(SourceBuild *b, const Given *g, const Expr *x, const char *path) {
+  DataSource s = {
+      .kind = SOURCE_csv, .header = g[1].flag, .skip = g[2].n, .missing = g[3].text, .at = x->span};
+  vec_push(b->a->arena, &s.paths, path);
+  return s;
+}
+
+/* The files that fit, in the order of their bytes, one after another. */
+static int32_t csv_pattern(SourceBuild *b, const Given *g, const Expr *x) {
+  const char *full = data_path(b, g[0].text);
+  size_t skip = strlen(full) - strlen(g[0].text);
+  glob_t found = {0};
+  if (glob(full, GLOB_NOSORT, NULL, &found) != 0 || !found.gl_pathc) {
+    diag_report(DIAG_E0307, g[0].arg->value->span, "no file fits `%s`", g[0].text);
+    say_root(b);
+    globfree(&found);
+    return -1;
+  }
+  qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_bytes);
+  int32_t *made = ARENA_ARRAY(b->a->arena, int32_t, found.gl_pathc);
+  for (size_t i = 0; i < found.gl_pathc; i++) {
+    const char *path = arena_strdup(b->a->arena, found.gl_pathv[i] + skip);
+    made[i] = add_source(b, csv_of(b, g, x, path));
+  }
+  int32_t all = concat_of(b, made, found.gl_pathc, x->span);
+  globfree(&found);
+  return all;
+}
+
+static int32_t make_csv(SourceBuild *b, const Given *g, const Expr *x) {
+  if (is_pattern(g[0].text) && !b->a->options->check_only) return csv_pattern(b, g, x);
+  if (!is_pattern(g[0].text) && !file_there(b, g[0].text, g[0].arg->value->span)) return -1;
+  return add_source(b, csv_of(b, g, x, g[0].text));
+}
+
+static int32_t make_shuffle(SourceBuild *b, const Given *g, const Expr *x) {
+  DataSource s = {.kind = SOURCE_shuffle, .seed = (uint64_t)g[1].n, .at = x->span};
+  vec_push(b->a->arena, &s.children, g[0].source);
+  return add_source(b, s);
+}
+
+/* ---------- fields that a source can fill ---------- */
+
+static bool wrong_field(const Field *f, const char *source, const char *has) {
+  diag_report(DIAG_E0803, f->at, "`%s` cannot fill the field `%s`: it has %s", source, f->name,
+              has);
+  return false;
+}
+
+static bool no_field(const Field *f, const Expr *x, const char *source, const char *has) {
+  diag_report(DIAG_E0802, x->span, "`%s` has no field `%s`", source, f->name);
+  diag_note(f->at, "declared here");
+  diag_help("%s", has);
+  return false;
+}
+
+/* [grouped, dims...] of uint8 */
+static bool is_bytes(const SourceBuild *b, const Field *f, const int64_t *dims, int rank) {
+  int front = b->grouped ? 1 : 0;
+  if (f->text || f->type.dtype != DT_u8 || f->type.rank != rank + front) return false;
+  if (front && f->type.dim[0].fixed != b->grouped) return false;
+  for (int i = 0; i < rank; i++) {
+    if (dims[i] && f->type.dim[i + front].fixed != dims[i]) return false;
+  }
+  return true;
+}
+
+static bool is_label(const SourceBuild *b, const Field *f) {
+  return !f->text && f->type.rank == (b->grouped ? 1 : 0) && dtype_category(f->type.dtype) == 'i';
+}
+
+static bool fits_images(SourceBuild *b, const Expr *x, const char *source, int64_t size,
+                        const char *image) {
+  bool ok = true;
+  for (uint32_t i = 0; i < b->d->fields.len; i++) {
+    const Field *f = &b->d->fields.at[i];
+    if (f->type.dtype == DT_COUNT) continue;
+    if (!strcmp(f->name, "image"))
+      ok &= is_bytes(b, f, (int64_t[]){3, size, size}, 3) || wrong_field(f, source, image);
+    else if (!strcmp(f->name, "label"))
+      ok &= is_label(b, f) || wrong_field(f, source, "an integer, the label");
+    else
+      ok &= no_field(f, x, source, "it has `image` and `label`");
+  }
+  return ok;
+}
+
+static bool fits_cifar(SourceBuild *b, const Given *g, const Expr *x) {
+  (void)g;
+  return fits_images(b, x, "cifar_bin", 32, "uint8[3, 32, 32], the image");
+}
+
+static bool fits_folder(SourceBuild *b, const Given *g, const Expr *x) {
+  const char *has = g[1].arg ? arena_printf(b->a->arena, "uint8[3, %lld, %lld], the image",
+                                            (long long)g[1].n, (long long)g[1].n)
+                             : "uint8[3, H, W], the image";
+  return fits_images(b, x, "image_folder", g[1].n, has);
+}
+
+static bool fits_windows(SourceBuild *b, const Given *g, const Expr *x) {
+  if (!b->d->sources.at[g[0].source].stream) {
+    diag_report(DIAG_E0501, g[0].arg->value->span,
+                "`windows` cuts samples from a row of tokens, such as `token_bin(...)`");
+    return false;
+  }
+  for (uint32_t i = 0; i < b->d->fields.len; i++) {
+    const Field *f = &b->d->fields.at[i];
+    bool row = !f->text && f->type.rank == 1 && dtype_category(f->type.dtype) == 'i';
+    if (f->type.dtype == DT_COUNT) continue;
+    if (i) return no_field(f, x, "windows", "the windows are one field");
+    if (!row) return wrong_field(f, "windows", "a row of integers, such as `uint16[1025]`");
+  }
+  return true;
+}
+
+static bool fits_text(SourceBuild *b, const Given *g, const Expr *x) {
+  (void)g;
+  for (uint32_t i = 0; i < b->d->fields.len; i++) {
+    const Field *f = &b->d->fields.at[i];
+    if (i) return no_field(f, x, "text", "each line is one field");
+    if (!f->text && f->type.dtype != DT_COUNT) return wrong_field(f, "text", "lines of text");
+  }
+  return true;
+}
+
+static bool fits_numbers(SourceBuild *b, const Given *g, const Expr *x) {
+  (void)g;
+  (void)x;
+  for (uint32_t i = 0; i < b->d->fields.len; i++) {
+    const Field *f = &b->d->fields.at[i];
+    if (f->text) return wrong_field(f, "this source", "numbers of one shape");
+    if (f->ragged) return wrong_field(f, "this source", "one shape for all samples");
+  }
+  return true;
+}
+
+/* ---------- the table ---------- */
+
+#define PATH                                                                                       \
+  { "path", ARG_path, true, 0, NULL }
+#define SOURCE                                                                                     \
+  { "source", ARG_source, true, 0, NULL }
+
+static const SourceDef defs[] = {
+    {"csv",
+     .args = {PATH,
+              {"header", .kind = ARG_bool},
+              {"skip", .kind = ARG_int},
+              {"missing", .kind = ARG_text}},
+     .make = make_csv},
+    {"idx", .by_field = true},
+    {"npy", .by_field = true, .later = true, .fits = fits_numbers},
+    {"npz", .args = {PATH}, .later = true, .fits = fits_numbers},
+    {"safetensors", .args = {PATH}, .later = true, .fits = fits_numbers},
+    {"cifar_bin", .args = {PATH}, .later = true, .fits = fits_cifar},
+    {"image_folder", .args = {PATH, {"size", .kind = ARG_int, .low = 1}}, .later = true,
+     .fits = fits_folder},
+    {"token_bin", .args = {PATH, {"header", .kind = ARG_word, .words = "none|llmc"}},
+     .later = true},
+    {"windows", .args = {SOURCE, {"stride", .kind = ARG_int, .low = 1}}, .later = true,
+     .fits = fits_windows},
+    {"text", .args = {PATH}, .later = true, .fits = fits_text},
+    {"jsonl", .args = {PATH}, .later = true},
+    {"synthetic", .args = {{"samples", ARG_int, true, 1, NULL}, {"seed", .kind = ARG_int}},
+     .later = true, .fits = fits_numbers},
+    {"grouped", .args = {SOURCE, {"count", ARG_int, true, 1, NULL}}, .later = true},
+    {"shuffle", .args = {SOURCE, {"seed", ARG_int, true, 0, NULL}}, .make = make_shuffle},
+    {.name = "concat"},
+};
+enum { DEFS = sizeof(defs) / sizeof(*defs) };
+
+static const SourceDef *find_def(const char *name) {
+  for (int i = 0; i < DEFS; i++) {
+    if (!strcmp(defs[i].name, name)) return &defs[i];
+  }
+  return NULL;
+}
+
+/* Stands where a source is that nothing reads yet: with it there is no program. */
+static int32_t make_later(SourceBuild *b, const SourceDef *def, const Given *g, const Expr *x) {
+  DataSource s = {.kind = SOURCE_concat, .at = x->span};
+  s.stream = !strcmp(def->name, "token_bin") ||
+             (!strcmp(def->name, "grouped") && b->d->sources.at[g[0].source].stream);
+  return add_source(b, s);
+}
+
+/* ---------- one file per field ---------- */
+
+static bool file_of_field(SourceBuild *b, const SourceDef *def, const Arg *arg, DataSource *s) {
+  if (!arg->name) {
+    diag_report(DIAG_E0505, arg->span, "`%s` takes one file per field, by the field's name",
+                def->name);
+    diag_help("write `%s(image = \"images.gz\", label = \"labels.gz\")`", def->name);
+    return false;
+  }
+  bool known = false;
+  TextNearest near = {.wanted = arg->name};
+  for (uint32_t k = 0; k < b->d->fields.len; k++) {
+    known |= !strcmp(b->d->fields.at[k].name, arg->name);
+    text_offer(&near, b->d->fields.at[k].name);
+  }
+  for (uint32_t k = 0; k < s->fields.len; k++) {
+    if (strcmp(s->fields.at[k], arg->name) != 0) continue;
+    diag_report(DIAG_E0504, arg->span, "`%s` is given twice", arg->name);
+    return false;
+  }
+  if (!known) {
+    diag_report(DIAG_E0502, arg->span, "dataset `%s` has no field `%s`", b->d->name, arg->name);
+    if (near.best) diag_help("did you mean `%s`?", near.best);
+    return false;
+  }
+  const char *path = NULL;
+  if (!need_text(b->e, eval_expr(b->e, arg->value, b->env), arg->value->span, arg->name, &path)) {
+    return false;
+  }
+  if (is_pattern(path)) {
+    diag_report(DIAG_E0716, arg->value->span,
+                "patterns of file names in `%s` are not supported yet", def->name);
+    diag_help("name one file, or `concat` several");
+  } else if (!def->later && !file_there(b, path, arg->value->span)) {
+    return false;
+  }
+  vec_push(b->a->arena, &s->paths, path);
+  vec_push(b->a->arena, &s->fields, arg->name);
+  return true;
+}
+
+static int32_t build_by_field(SourceBuild *b, const SourceDef *def, const Expr *x) {
   DataSource s = {.kind = SOURCE_idx, .at = x->span};
   const ArgList *args = &x->as.call.args;
   bool ok = true;
   for (uint32_t i = 0; i < args->len; i++) {
-    const Arg *arg = &args->at[i];
-    const char *path = NULL;
-    if (!arg->name) {
-      diag_report(DIAG_E0505, arg->span, "`idx` takes one file per field, by the field's name");
-      diag_help("write `idx(image = \"images.gz\", label = \"labels.gz\")`");
-      return -1;
-    }
-    bool known = false;
-    TextNearest near = {.wanted = arg->name};
-    for (uint32_t k = 0; k < d->fields.len; k++) {
-      known |= !strcmp(d->fields.at[k].name, arg->name);
-      text_offer(&near, d->fields.at[k].name);
-    }
-    for (uint32_t k = 0; k < s.fields.len; k++) {
-      if (strcmp(s.fields.at[k], arg->name) != 0) continue;
-      diag_report(DIAG_E0504, arg->span, "`%s` is given twice", arg->name);
-      return -1;
-    }
-    if (!known) {
-      diag_report(DIAG_E0502, arg->span, "dataset `%s` has no field `%s`", d->name, arg->name);
-      if (near.best) diag_help("did you mean `%s`?", near.best);
-      ok = false;
-      continue;
-    }
-    if (!arg_text(e, env, arg, &path) || !file_there(a, path, arg->value->span)) {
-      ok = false;
-      continue;
-    }
-    vec_push(a->arena, &s.paths, path);
-    vec_push(a->arena, &s.fields, arg->name);
+    if (!file_of_field(b, def, &args->at[i], &s)) ok = false;
+    if (!args->at[i].name) return -1;
   }
-  for (uint32_t k = 0; ok && k < d->fields.len; k++) {
+  for (uint32_t k = 0; ok && k < b->d->fields.len; k++) {
     bool given = false;
-    for (uint32_t i = 0; i < s.fields.len; i++) given |= s.fields.at[i] == d->fields.at[k].name;
+    for (uint32_t i = 0; i < s.fields.len; i++) given |= s.fields.at[i] == b->d->fields.at[k].name;
     if (given) continue;
-    diag_report(DIAG_E0802, x->span, "`idx` names no file for the field `%s`",
-                d->fields.at[k].name);
-    diag_note(d->fields.at[k].at, "declared here");
+    diag_report(DIAG_E0802, x->span, "`%s` names no file for the field `%s`", def->name,
+                b->d->fields.at[k].name);
+    diag_note(b->d->fields.at[k].at, "declared here");
     ok = false;
   }
-  return ok ? add_source(a, d, s) : -1;
+  if (ok && def->fits) ok = def->fits(b, NULL, x);
+  return ok ? add_source(b, s) : -1;
 }
 
-static int32_t build_shuffle(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
-  static const char *const names[] = {"source", "seed"};
-  const Arg *args[2] = {0};
-  int64_t seed = 0;
-  if (!place_args("shuffle", x, (Formals){names, 2, 2}, args)) return -1;
-  int32_t child = source_build(a, d, e, env, args[0]->value);
-  if (!arg_int(e, env, args[1], 0, &seed) || child < 0) return -1;
-  DataSource s = {.kind = SOURCE_shuffle, .seed = (uint64_t)seed, .at = x->span};
-  vec_push(a->arena, &s.children, child);
-  return add_source(a, d, s);
-}
-
-static int32_t build_concat(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
+static int32_t build_concat(SourceBuild *b, const Expr *x) {
   DataSource s = {.kind = SOURCE_concat, .at = x->span};
   const ArgList *args = &x->as.call.args;
   bool list = args->len == 1 && args->at[0].value->kind == EXPR_list;
@@ -190,22 +440,22 @@ static int32_t build_concat(Analysis *a, Dataset *d, Eval *e, Env *env, const Ex
       diag_report(DIAG_E0502, args->at[i].span, "`concat` has no argument `%s`", args->at[i].name);
       return -1;
     }
-    int32_t child =
-        source_build(a, d, e, env, list ? args->at[0].value->as.items.at[i] : args->at[i].value);
+    int32_t child = build(b, list ? args->at[0].value->as.items.at[i] : args->at[i].value);
     ok &= child >= 0;
-    vec_push(a->arena, &s.children, child);
+    if (child >= 0) s.stream |= b->d->sources.at[child].stream;
+    vec_push(b->a->arena, &s.children, child);
   }
   if (!n || n > MAX_CHILDREN) {
     diag_report(n ? DIAG_E0505 : DIAG_E0503, x->span, "`concat` takes 1 to %d sources",
                 MAX_CHILDREN);
     return -1;
   }
-  return ok ? add_source(a, d, s) : -1;
+  return ok ? add_source(b, s) : -1;
 }
 
 /* ---------- slices ---------- */
 
-static bool bound(Eval *e, Env *env, const Expr *x, int *kind, double *value) {
+static bool bound(SourceBuild *b, const Expr *x, int *kind, double *value) {
   *kind = BOUND_none;
   if (!x) return true;
   bool negative = x->kind == EXPR_unary && x->as.unary.op == UN_neg;
@@ -219,13 +469,15 @@ static bool bound(Eval *e, Env *env, const Expr *x, int *kind, double *value) {
   }
   int64_t n = 0;
   *kind = BOUND_count;
-  if (!need_int(e, eval_expr(e, x, env), x->span, "the bound of a slice", &n)) return false;
+  if (!need_int(b->e, eval_expr(b->e, x, b->env), x->span, "the bound of a slice", &n)) {
+    return false;
+  }
   *value = (double)n;
   return true;
 }
 
-static int32_t build_slice(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
-  int32_t child = source_build(a, d, e, env, x->as.index.object);
+static int32_t build_slice(SourceBuild *b, const Expr *x) {
+  int32_t child = build(b, x->as.index.object);
   const SubscriptList *subs = &x->as.index.subs;
   if (child < 0) return -1;
   if (subs->len != 1 || subs->at[0].kind != SUB_slice || subs->at[0].step) {
@@ -235,9 +487,7 @@ static int32_t build_slice(Analysis *a, Dataset *d, Eval *e, Env *env, const Exp
   const Subscript *sub = &subs->at[0];
   int start = BOUND_none, stop = BOUND_none;
   DataSource s = {.kind = SOURCE_slice, .at = x->span};
-  if (!bound(e, env, sub->start, &start, &s.start) || !bound(e, env, sub->stop, &stop, &s.stop)) {
-    return -1;
-  }
+  if (!bound(b, sub->start, &start, &s.start) || !bound(b, sub->stop, &stop, &s.stop)) return -1;
   bool comparable = start == stop && start != BOUND_none && (s.start < 0) == (s.stop < 0);
   if ((comparable && s.stop <= s.start) || (stop != BOUND_none && s.stop == 0)) {
     diag_report(DIAG_E0806, sub->span, "this slice is empty");
@@ -247,43 +497,54 @@ static int32_t build_slice(Analysis *a, Dataset *d, Eval *e, Env *env, const Exp
                  : start == BOUND_count ? BOUND_count
                                         : BOUND_percent;
   s.stop_kind = stop == BOUND_none ? BOUND_none : stop == BOUND_count ? BOUND_count : BOUND_percent;
-  vec_push(a->arena, &s.children, child);
-  return add_source(a, d, s);
+  s.stream = b->d->sources.at[child].stream;
+  vec_push(b->a->arena, &s.children, child);
+  return add_source(b, s);
 }
 
 /* ---------- all ---------- */
 
-static int32_t build_call(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
-  const Expr *callee = x->as.call.callee;
-  const char *name = callee->kind == EXPR_name ? callee->as.name.text : NULL;
-  if (name && !strcmp(name, "csv")) return build_csv(a, d, e, env, x);
-  if (name && !strcmp(name, "idx")) return build_idx(a, d, e, env, x);
-  if (name && !strcmp(name, "shuffle")) return build_shuffle(a, d, e, env, x);
-  if (name && !strcmp(name, "concat")) return build_concat(a, d, e, env, x);
+static void unknown_source(const Expr *callee, const char *name) {
   TextNearest near = {.wanted = name ? name : ""};
-  static const char *const known[] = {"csv", "idx", "shuffle", "concat"};
-  for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) text_offer(&near, known[i]);
-  for (size_t i = 0; name && i < sizeof(later_sources) / sizeof(*later_sources); i++) {
-    if (strcmp(later_sources[i], name) != 0) continue;
-    diag_report(DIAG_E0716, callee->span, "the source `%s` is not supported yet", name);
-    diag_help("`csv` and `idx` are");
-    return -1;
-  }
+  for (int i = 0; i < DEFS; i++) text_offer(&near, defs[i].name);
   diag_report(DIAG_E0301, callee->span, "there is no source `%s`", name ? name : "of this form");
   if (near.best) diag_help("did you mean `%s`?", near.best);
-  return -1;
 }
 
-int32_t source_build(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
+static int32_t build_call(SourceBuild *b, const Expr *x) {
+  const Expr *callee = x->as.call.callee;
+  const char *name = callee->kind == EXPR_name ? callee->as.name.text : NULL;
+  const SourceDef *def = name ? find_def(name) : NULL;
+  if (!def) return unknown_source(callee, name), -1;
+  if (def->later) {
+    diag_report(DIAG_E0716, callee->span, "the source `%s` is not supported yet", name);
+    diag_help("`csv` and `idx` are");
+  }
+  if (def->by_field) return build_by_field(b, def, x);
+  if (!count_args(def)) return build_concat(b, x);
+  Given given[MAX_ARGS] = {{0}};
+  if (!place_args(def, x, given)) return -1;
+  int64_t outer = b->grouped;
+  bool ok = true;
+  for (int k = count_args(def) - 1; k >= 0; k--) { /* the count before what it groups */
+    if (given[k].arg) ok &= arg_value(b, &def->args[k], &given[k]);
+    if (!strcmp(def->name, "grouped") && k == 1) b->grouped = given[1].n;
+  }
+  b->grouped = outer;
+  if (!ok || (def->fits && !def->fits(b, given, x))) return -1;
+  return def->make ? def->make(b, given, x) : make_later(b, def, given, x);
+}
+
+static int32_t build(SourceBuild *b, const Expr *x) {
   switch (x->kind) {
   case EXPR_error:
     return -1;
   case EXPR_call:
-    return build_call(a, d, e, env, x);
+    return build_call(b, x);
   case EXPR_index:
-    return build_slice(a, d, e, env, x);
+    return build_slice(b, x);
   case EXPR_name: {
-    int32_t number = data_let(a, x->as.name.text);
+    int32_t number = data_let(b->a, b->d, x->as.name.text);
     if (number != -2) return number;
     diag_report(DIAG_E0301, x->span, "unknown name `%s`", x->as.name.text);
     diag_help("sources are named by `let` in the dataset");
@@ -294,4 +555,9 @@ int32_t source_build(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) 
     diag_help("for example `csv(\"data.csv\")`");
     return -1;
   }
+}
+
+int32_t source_build(Analysis *a, Dataset *d, Eval *e, Env *env, const Expr *x) {
+  SourceBuild b = {.a = a, .d = d, .e = e, .env = env};
+  return build(&b, x);
 }

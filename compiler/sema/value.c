@@ -227,7 +227,8 @@ const char *datum_describe(Eval *e, Datum d) {
       text_add(&t, "module");
     break;
   case DATUM_object:
-    text_add(&t, d.as.object.class->what);
+    text_add(&t, d.as.object.class->describe ? d.as.object.class->describe(d.as.object.self)
+                                             : d.as.object.class->what);
     break;
   default:
     text_add(&t, datum_kind_name(d.kind));
