@@ -79,7 +79,7 @@ typedef struct Attr {
     struct { int len; Dim at[IR_MAX_RANK]; } dims;
   } as;
 } Attr;
-enum { IR_MAX_ATTRS = 4 };
+enum { IR_MAX_ATTRS = 5 };
 
 typedef struct Value {
   OpKind op;

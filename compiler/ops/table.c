@@ -116,6 +116,7 @@ static void add_family(const OpCode *code) {
 
 static void make_table(void) {
   static const OpCode *const families[] = {family_sources,  family_cast,   family_reduce,
+                                           family_windows,  family_order,
                                            family_movement, family_slices, family_indexing,
                                            family_matmul};
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) add_family(families[i]);

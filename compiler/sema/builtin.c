@@ -44,6 +44,17 @@ static const Builtin table[] = {
     {"split", "x split_size dim=", builtin_split, NULL, OP(slice)},
     {"gather", "x index dim", builtin_gather, NULL, OP(gather)},
     {"rows", "x index", builtin_op, NULL, OP(rows)},
+    {"scatter_add", "x index src dim", builtin_scatter_add, NULL, OP(scatter_add)},
+    {"pad", "x pad value=", builtin_pad, NULL, OP(pad)},
+    {"cumsum", "x dim", builtin_cumsum, NULL, OP(cumsum)},
+    {"argsort", "x dim= descending=", builtin_sort, NULL, OP(argsort)},
+    {"sort", "x dim= descending=", builtin_sort, NULL, OP(gather)},
+    {"topk", "x k dim= largest=", builtin_topk, NULL, OP(argsort)},
+    {"conv", "x weight stride= padding= dilation= groups=", builtin_attributes, NULL, OP(conv)},
+    {"conv_transpose", "x weight stride= padding= output_padding= groups= dilation=",
+     builtin_attributes, NULL, OP(conv_transpose)},
+    {"pool_max", "x kernel_size stride= padding=", builtin_attributes, NULL, OP(pool_max)},
+    {"pool_sum", "x kernel_size stride= padding=", builtin_attributes, NULL, OP(pool_sum)},
     {"arange", "n", builtin_arange, NULL, OP(arange)},
     {"full", "value shape", builtin_full, NULL, OP(expand)},
     {"uniform", "a= b= shape stream=", builtin_uniform, NULL, OP(uniform)},
@@ -53,15 +64,6 @@ static const Builtin table[] = {
     {"Sequential", "*", builtin_sequential, NULL, 0},
     {"trunc_normal", "*", builtin_refused, LATER, 0},
     {"orthogonal", "*", builtin_refused, LATER, 0},
-    {"cumsum", "*", builtin_refused, LATER, 0},
-    {"topk", "*", builtin_refused, LATER, 0},
-    {"sort", "*", builtin_refused, LATER, 0},
-    {"pad", "*", builtin_refused, LATER, 0},
-    {"scatter_add", "*", builtin_refused, LATER, 0},
-    {"conv", "*", builtin_refused, LATER, 0},
-    {"conv_transpose", "*", builtin_refused, LATER, 0},
-    {"pool_max", "*", builtin_refused, LATER, 0},
-    {"pool_sum", "*", builtin_refused, LATER, 0},
     {"all_sum", "*", builtin_refused, LATER, 0},
     {"classes", "x", builtin_classes, NULL, 0},
     {"roc_auc", "scores labels", builtin_roc_auc, NULL, 0},
@@ -254,6 +256,24 @@ Datum builtin_op(Eval *e, const Builtin *b, const BuiltinCall *c) {
   for (uint32_t k = 0; k < c->n; k++)
     if (!need_tensor(e, c->value[k], c->span[k], "this argument", &in[k])) return datum_error();
   return emit_op(e, (OpKind)b->op, in, (int)c->n, NULL, c->at);
+}
+
+/* Inputs first, then the attributes in the order of the row; `none` is one that was left out. */
+Datum builtin_attributes(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  const OpDef *def = op_def((OpKind)b->op);
+  Val in[IR_MAX_INPUTS];
+  Attr attr[IR_MAX_ATTRS] = {0};
+  for (int k = 0; k < def->attrs; k++) attr[k] = def->attr[k].value;
+  for (int k = 0; k < (int)c->n; k++) {
+    int a = k - def->inputs;
+    if (a < 0) {
+      if (!need_tensor(e, c->value[k], c->span[k], "this argument", &in[k])) return datum_error();
+    } else if (c->value[k].kind != DATUM_none &&
+               !attr_from(e, def->attr[a].kind, c->value[k], c->span[k], &attr[a])) {
+      return datum_error();
+    }
+  }
+  return emit_op(e, (OpKind)b->op, in, def->inputs, attr, c->at);
 }
 
 Datum builtin_cast(Eval *e, const Builtin *b, const BuiltinCall *c) {

@@ -40,11 +40,13 @@ bool builtin_accepts(const Builtin *b, const char *name);
 
 /* Families, for the table in builtin.c. */
 typedef Datum BuiltinFunction(Eval *e, const Builtin *b, const BuiltinCall *c);
-BuiltinFunction builtin_op, builtin_elementwise, builtin_reduce;          /* ops */
-BuiltinFunction builtin_shape, builtin_ndim, builtin_size, builtin_numel; /* shapes */
-BuiltinFunction builtin_len, builtin_prod, builtin_dtype, builtin_text;   /* compile time */
+BuiltinFunction builtin_op, builtin_elementwise, builtin_reduce, builtin_attributes; /* ops */
+BuiltinFunction builtin_cumsum, builtin_sort, builtin_topk;                          /* order */
+BuiltinFunction builtin_shape, builtin_ndim, builtin_size, builtin_numel;            /* shapes */
+BuiltinFunction builtin_len, builtin_prod, builtin_dtype, builtin_text; /* compile time */
 BuiltinFunction builtin_transpose, builtin_permute, builtin_reshape, builtin_expand, builtin_flip;
 BuiltinFunction builtin_concat, builtin_stack, builtin_chunk, builtin_split, builtin_gather;
+BuiltinFunction builtin_scatter_add, builtin_pad;
 BuiltinFunction builtin_cast, builtin_sequential, builtin_extreme, builtin_need_float;
 BuiltinFunction builtin_arange, builtin_full, builtin_uniform, builtin_normal, builtin_bernoulli;
 BuiltinFunction builtin_randint, builtin_refused;
@@ -56,6 +58,9 @@ BuiltinFunction builtin_pad_to, builtin_wordpiece, builtin_roc_auc, builtin_clas
 bool dims_of(Eval *e, Datum d, Span at, const char *what, Attr *out); /* list -> dims */
 bool axis_of(Eval *e, Datum d, Span at, int rank, int64_t *out);      /* int -> 0..rank-1, E0412 */
 bool axes_of(Eval *e, Datum d, Span at, int rank, Attr *out);         /* int or list -> axes */
+bool attr_from(Eval *e, AttrKind kind, Datum d, Span at, Attr *out);  /* value -> attribute */
+bool first_tensor(Eval *e, const BuiltinCall *c, Val *v, Type *t);
+Datum concat_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at); /* changes v */
 Datum shape_list(Eval *e, Type t);
 Datum emit_reshape(Eval *e, Val x, const Dim *dim, int rank, Span at);
 Datum emit_slice(Eval *e, Val x, int axis, Dim start, Dim stop, Span at);

@@ -191,7 +191,7 @@ Datum builtin_need_float(Eval *e, const Builtin *b, const BuiltinCall *c) {
 
 /* ---------- layout ---------- */
 
-static bool first_tensor(Eval *e, const BuiltinCall *c, Val *v, Type *t) {
+bool first_tensor(Eval *e, const BuiltinCall *c, Val *v, Type *t) {
   if (!need_tensor(e, c->value[0], c->span[0], "the first argument", v)) return false;
   *t = value_at(e->build->graph, *v)->type;
   return true;
@@ -262,7 +262,7 @@ Datum builtin_flip(Eval *e, const Builtin *b, const BuiltinCall *c) {
 
 /* ---------- joining and cutting ---------- */
 
-static Datum concat_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at) {
+Datum concat_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at) {
   while (n > 1) { /* the op takes a few at a time */
     uint32_t out = 0;
     for (uint32_t i = 0; i < n; i += IR_MAX_INPUTS) {
@@ -429,19 +429,4 @@ Datum builtin_split(Eval *e, const Builtin *b, const BuiltinCall *c) {
     return datum_error();
   }
   return (Datum){.kind = DATUM_tuple, .as.list = {out, sizes.as.list.len}};
-}
-
-Datum builtin_gather(Eval *e, const Builtin *b, const BuiltinCall *c) {
-  (void)b;
-  Val in[2];
-  Type t;
-  int64_t axis;
-  if (!first_tensor(e, c, &in[0], &t)) return datum_error();
-  if (!need_tensor(e, c->value[1], c->span[1], "the index", &in[1])) return datum_error();
-  if (!axis_of(e, c->value[2], c->span[2], t.rank, &axis)) return datum_error();
-  Attr attr[IR_MAX_ATTRS] = {0};
-  Attr *dim = &attr[op_attr(OP_gather, "dim")];
-  dim->as.ints.len = 1;
-  dim->as.ints.at[0] = axis;
-  return emit_op(e, OP_gather, in, 2, attr, c->at);
 }

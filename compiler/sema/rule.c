@@ -83,7 +83,7 @@ static bool list_attr(Eval *e, AttrKind kind, Datum d, Span at, Attr *out) {
   return list.len <= IR_MAX_RANK;
 }
 
-static bool attr_from(Eval *e, AttrKind kind, Datum d, Span at, Attr *out) {
+bool attr_from(Eval *e, AttrKind kind, Datum d, Span at, Attr *out) {
   bool b = false;
   switch (kind) {
   case ATTR_int:

@@ -238,10 +238,66 @@ def products():
         case("matmul", [a, b], f, f"ta={str(ta).lower()} tb={str(tb).lower()}", 1e-5)
 
 
+def lists(**attributes):
+    return " ".join(f"{k}={shape_text(v)}" for k, v in attributes.items())
+
+
+def convolutions():
+    n = rng.randint(1, 3)
+    groups = rng.randint(1, 2)
+    c, o, batch = groups * rng.randint(1, 2), groups * rng.randint(1, 3), rng.randint(1, 2)
+    kernel, stride = ([rng.randint(1, 3) for _ in range(n)] for _ in range(2))
+    padding = [rng.randint(0, k - 1) for k in kernel]
+    dilation = [rng.randint(1, 2) for _ in range(n)]
+    space = [rng.randint(d * (k - 1) + 1, 6) for k, d in zip(kernel, dilation)]
+    how = lists(stride=stride, padding=padding, dilation=dilation) + f" groups={groups}"
+    f = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)[n - 1]
+    inputs = [values([batch, c, *space]), values([o, c // groups, *kernel])]
+    case("conv", inputs, lambda x, w: f(x, w, None, stride, padding, dilation, groups), how, 1e-5)
+    extra = [rng.randint(0, s - 1) for s in stride]
+    space = [2 * p // s + rng.randint(2, 4) for p, s in zip(padding, stride)]
+    t = torch.nn.functional
+    f = (t.conv_transpose1d, t.conv_transpose2d, t.conv_transpose3d)[n - 1]
+    inputs = [values([batch, c, *space]), values([c, o // groups, *kernel])]
+    case(
+        "conv_transpose", inputs,
+        lambda x, w: f(x, w, None, stride, padding, extra, groups, dilation),
+        how + " " + lists(output_padding=extra), 1e-5,
+    )  # fmt: skip
+
+
+def pooling():
+    window, stride = ([rng.randint(1, 3) for _ in range(2)] for _ in range(2))
+    padding = [rng.randint(0, k // 2) for k in window]
+    x = values([2, 2, rng.randint(3, 6), rng.randint(3, 6)])
+    how = lists(window=window, stride=stride, padding=padding)
+    t = torch.nn.functional
+    case("pool_max", [x], lambda x: t.max_pool2d(x, window, stride, padding), how)
+    area = window[0] * window[1]
+    case("pool_sum", [x], lambda x: t.avg_pool2d(x, window, stride, padding) * area, how, 1e-5)
+
+
+def order():
+    s = shape(1, 3)
+    dim = rng.randrange(len(s))
+    x = values(s)  # with ties: equal elements keep their order in ours, hence stable
+    x[torch.rand(s) < 0.1] = float("nan")
+    case("cumsum", [values(s)], lambda x: torch.cumsum(x, dim), f"dim=[{dim}]", 1e-5)
+    case("cumsum", [torch.randint(-5, 9, s)], lambda x: torch.cumsum(x, dim), f"dim=[{dim}]")
+    for down in (False, True):
+        case(
+            "argsort", [x], lambda x: torch.sort(x, dim=dim, stable=True, descending=down)[1],
+            f"dim=[{dim}] descending={str(down).lower()}",
+        )  # fmt: skip
+
+
 for _ in range(6):
     elementwise()
     reductions()
     movement()
     indexing()
     products()
+    convolutions()
+    pooling()
+    order()
 print(f"{count} results and {gradients} gradients agree with PyTorch {torch.__version__}")

@@ -1,0 +1,364 @@
+/* Convolution and pooling: windows and spread move elements; conv, conv_transpose, pool_sum and
+   pool_max are written with them after grad (OPF_decompose). Space is the last dimensions, one for
+   each entry of the lists of attributes; its sizes are known. */
+#include "family.h"
+#include "die.h"
+#include <math.h>
+
+static void fill(Attr *list, int n, int64_t value) {
+  if (list->as.ints.len >= 0) return;
+  list->as.ints.len = n;
+  for (int i = 0; i < n; i++) list->as.ints.at[i] = value;
+}
+
+/* Attribute k holds n numbers, none below `least`. */
+static bool numbers(const Graph *g, const Value *v, int k, int n, int64_t least, const char **error,
+                    int *code) {
+  const char *name = op_def(v->op)->attr[k].name;
+  const Attr *a = &v->attr[k];
+  if (a->as.ints.len != n)
+    return infer_fail(g, error, code, 406, "`%s` of `%s` has %d numbers for %d dimension%s", name,
+                      op_def(v->op)->name, a->as.ints.len, n, n == 1 ? "" : "s");
+  for (int i = 0; i < n; i++)
+    if (a->as.ints.at[i] < least)
+      return infer_fail(g, error, code, 410, "`%s` of `%s` is %lld; it is at least %lld", name,
+                        op_def(v->op)->name, (long long)a->as.ints.at[i], (long long)least);
+  return true;
+}
+
+static bool space_known(const Graph *g, const Value *v, Type x, int n, const char **error,
+                        int *code) {
+  if (n > x.rank)
+    return infer_fail(g, error, code, 406, "`%s` over %d dimensions of %s", op_def(v->op)->name, n,
+                      infer_type_text(g, x));
+  for (int i = x.rank - n; i < x.rank; i++)
+    if (!dim_known(x.dim[i]))
+      return infer_fail(g, error, code, 508,
+                        "`%s` moves over a dimension of %s, which is not known while compiling",
+                        op_def(v->op)->name, infer_dim_text(g, x.dim[i]));
+  return true;
+}
+
+/* Number of windows of `size` places along a dimension; less than 1: it does not fit. */
+static int64_t window_count(int64_t x, int64_t size, int64_t stride, int64_t padding,
+                            int64_t dilation) {
+  int64_t room = x + 2 * padding - dilation * (size - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+static bool too_small(const Graph *g, const Value *v, Type x, int64_t size, const char **error,
+                      int *code) {
+  return infer_fail(g, error, code, 410, "`%s`: a window of %lld does not fit into %s",
+                    op_def(v->op)->name, (long long)size, infer_type_text(g, x));
+}
+
+/* ---------- windows, spread ---------- */
+
+static bool windows_infer(const Graph *g, Value *v, const char **error, int *code) {
+  Type x = infer_in(g, v, 0);
+  const int64_t *size = v->attr[0].as.ints.at;
+  int n = v->attr[0].as.ints.len, lead = x.rank - n;
+  if (!space_known(g, v, x, n, error, code)) return false;
+  for (int k = 0; k < 3; k++)
+    if (!numbers(g, v, k, n, 1, error, code)) return false;
+  if (x.rank + n > IR_MAX_RANK)
+    return infer_fail(g, error, code, 406, "windows of %s have more than %d dimensions",
+                      infer_type_text(g, x), IR_MAX_RANK);
+  v->type = x;
+  v->type.rank = x.rank + n;
+  for (int i = 0; i < n; i++) {
+    int64_t count = window_count(x.dim[lead + i].fixed, size[i], v->attr[1].as.ints.at[i], 0,
+                                 v->attr[2].as.ints.at[i]);
+    if (count < 1) return too_small(g, v, x, size[i], error, code);
+    v->type.dim[lead + i] = dim_of(size[i]);
+    v->type.dim[lead + n + i] = dim_of(count);
+  }
+  return true;
+}
+
+static void windows_interpret(const Graph *g, const Value *v, int64_t batch,
+                              const double *const *in, double *out) {
+  Extent x = extent_in(g, v, 0, batch), y = extent_of(v->type, batch);
+  int n = v->attr[0].as.ints.len, lead = x.rank - n;
+  for (int64_t k = 0; k < y.count; k++) {
+    int64_t at[IR_MAX_RANK];
+    extent_split(&y, k, at);
+    for (int i = 0; i < n; i++)
+      at[lead + i] =
+          at[lead + n + i] * v->attr[1].as.ints.at[i] + at[lead + i] * v->attr[2].as.ints.at[i];
+    out[k] = in[0][extent_flat(&x, at)];
+  }
+}
+
+static NestTemp windows_lower(Nest *n, Val v, const NestIndex *index) {
+  const Value *y = value_at(n->g, v);
+  NestIndex at[IR_MAX_RANK];
+  int space = y->attr[0].as.ints.len, lead = y->type.rank - 2 * space;
+  for (int i = 0; i < lead; i++) at[i] = index[i];
+  for (int i = 0; i < space; i++)
+    at[lead + i] =
+        nest_ix_add(n, nest_ix_mul(n, index[lead + space + i], dim_of(y->attr[1].as.ints.at[i])),
+                    nest_ix_mul(n, index[lead + i], dim_of(y->attr[2].as.ints.at[i])));
+  return nest_pull(n, y->in[0], at);
+}
+
+static bool spread_infer(const Graph *g, Value *v, const char **error, int *code) {
+  Type x = infer_in(g, v, 0);
+  int n = v->attr[0].as.ints.len;
+  if (!space_known(g, v, x, 2 * n, error, code)) return false;
+  for (int k = 0; k < 3; k++)
+    if (!numbers(g, v, k, n, 1, error, code)) return false;
+  v->type = x;
+  for (int i = 0; i < n; i++) v->type.dim[x.rank - n + i] = dim_of(v->attr[0].as.ints.at[i]);
+  return true;
+}
+
+static void spread_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                             double *out) {
+  Extent x = extent_in(g, v, 0, batch), y = extent_of(v->type, batch);
+  int n = v->attr[0].as.ints.len, lead = x.rank - 2 * n;
+  for (int64_t k = 0; k < y.count; k++) out[k] = 0;
+  for (int64_t k = 0; k < x.count; k++) {
+    int64_t at[IR_MAX_RANK];
+    bool inside = true;
+    extent_split(&x, k, at);
+    for (int i = 0; i < n; i++) {
+      int64_t *o = &at[lead + n + i];
+      *o = *o * v->attr[1].as.ints.at[i] + at[lead + i] * v->attr[2].as.ints.at[i];
+      inside = inside && *o < y.size[lead + n + i];
+    }
+    if (inside) out[extent_flat(&y, at)] = in[0][k];
+  }
+}
+
+static NestTemp both(Nest *n, NestTemp a, NestTemp b) {
+  return a ? nest_op(n, OP_and, DT_bool, a, b, 0) : b;
+}
+
+static NestTemp compare(Nest *n, OpKind op, NestIndex ix, int64_t bound) {
+  return nest_op(n, op, DT_bool, nest_index(n, ix), nest_index(n, nest_ix_const(n, dim_of(bound))),
+                 0);
+}
+
+static NestTemp spread_lower(Nest *n, Val v, const NestIndex *index) {
+  const Value *y = value_at(n->g, v);
+  Type x = value_at(n->g, y->in[0])->type;
+  NestIndex at[IR_MAX_RANK];
+  NestTemp inside = 0;
+  int space = y->attr[0].as.ints.len, lead = x.rank - 2 * space;
+  for (int i = 0; i < lead + space; i++) at[i] = index[i];
+  for (int i = 0; i < space; i++) {
+    int64_t stride = y->attr[1].as.ints.at[i], dilation = y->attr[2].as.ints.at[i];
+    int64_t count = x.dim[lead + space + i].fixed;
+    NestIndex from =
+        nest_ix_add(n, index[lead + space + i], nest_ix_mul(n, index[lead + i], dim_of(-dilation)));
+    inside = both(n, inside, compare(n, OP_ge, from, 0));
+    inside = both(n, inside, compare(n, OP_le, from, (count - 1) * stride));
+    if (stride > 1)
+      inside = both(n, inside, compare(n, OP_eq, nest_ix_mod(n, from, dim_of(stride)), 0));
+    at[lead + space + i] = stride > 1 ? nest_ix_div(n, from, dim_of(stride)) : from;
+  }
+  if (!inside) return nest_pull(n, y->in[0], at);
+  NestTemp t = nest_pull_guarded(n, y->in[0], at, inside);
+  return nest_select(n, inside, t, nest_const(n, 0, y->type.dtype));
+}
+
+/* ---------- conv, conv_transpose ---------- */
+
+enum { STRIDE, PADDING };
+/* Places of the attributes that the two do not share. */
+static int dilation_of(const Value *v) {
+  return op_attr(v->op, "dilation");
+}
+static int64_t groups_of(const Value *v) {
+  return v->attr[op_attr(v->op, "groups")].as.i;
+}
+
+static bool conv_attributes(const Graph *g, Value *v, int space, const char **error, int *code) {
+  int dilation = dilation_of(v);
+  fill(&v->attr[STRIDE], space, 1);
+  fill(&v->attr[PADDING], space, 0);
+  fill(&v->attr[dilation], space, 1);
+  return numbers(g, v, STRIDE, space, 1, error, code) &&
+         numbers(g, v, PADDING, space, 0, error, code) &&
+         numbers(g, v, dilation, space, 1, error, code);
+}
+
+/* x [B, C, space..] and a filter of the same rank with all sizes known; channels in groups. */
+static bool conv_inputs(const Graph *g, Value *v, int64_t *channels, const char **error,
+                        int *code) {
+  Type x = infer_in(g, v, 0), w = infer_in(g, v, 1);
+  const char *name = op_def(v->op)->name;
+  int64_t groups = groups_of(v);
+  if (x.rank < 3 || x.rank != w.rank)
+    return infer_fail(g, error, code, 406,
+                      "`%s` takes [batch, channels, space...] and a filter of as many dimensions, "
+                      "not %s and %s",
+                      name, infer_type_text(g, x), infer_type_text(g, w));
+  if (!space_known(g, v, x, x.rank - 1, error, code) ||
+      !space_known(g, v, w, w.rank, error, code) || !conv_attributes(g, v, x.rank - 2, error, code))
+    return false;
+  v->type = x;
+  v->type.dtype = infer_promote(g, v, 0);
+  if (dtype_category(v->type.dtype) != 'f')
+    return infer_fail(g, error, code, 506, "`%s` takes floats, not %s: cast first", name,
+                      dtype_name(v->type.dtype));
+  *channels = x.dim[1].fixed;
+  if (groups < 1 || *channels % groups || w.dim[0].fixed % groups)
+    return infer_fail(g, error, code, 405, "`%s`: %lld groups do not divide %s and %s", name,
+                      (long long)groups, infer_type_text(g, x), infer_type_text(g, w));
+  return true;
+}
+
+static bool conv_infer(const Graph *g, Value *v, const char **error, int *code) {
+  Type x = infer_in(g, v, 0), w = infer_in(g, v, 1);
+  int64_t channels, groups = groups_of(v);
+  if (!conv_inputs(g, v, &channels, error, code)) return false;
+  if (w.dim[1].fixed * groups != channels)
+    return infer_fail(g, error, code, 405, "`conv`: the filter %s takes %lld channels, %s has %lld",
+                      infer_type_text(g, w), (long long)(w.dim[1].fixed * groups),
+                      infer_type_text(g, x), (long long)channels);
+  v->type.dim[1] = w.dim[0];
+  const int64_t *dilation = v->attr[dilation_of(v)].as.ints.at;
+  for (int i = 0; i < x.rank - 2; i++) {
+    int64_t n = window_count(x.dim[2 + i].fixed, w.dim[2 + i].fixed, v->attr[STRIDE].as.ints.at[i],
+                             v->attr[PADDING].as.ints.at[i], dilation[i]);
+    if (n < 1) return too_small(g, v, x, w.dim[2 + i].fixed, error, code);
+    v->type.dim[2 + i] = dim_of(n);
+  }
+  return true;
+}
+
+static bool conv_transpose_infer(const Graph *g, Value *v, const char **error, int *code) {
+  enum { EXTRA = 2 };
+  Type x = infer_in(g, v, 0), w = infer_in(g, v, 1);
+  int64_t channels;
+  if (!conv_inputs(g, v, &channels, error, code)) return false;
+  int space = x.rank - 2;
+  fill(&v->attr[EXTRA], space, 0);
+  if (!numbers(g, v, EXTRA, space, 0, error, code)) return false;
+  if (w.dim[0].fixed != channels)
+    return infer_fail(g, error, code, 405,
+                      "`conv_transpose`: the filter %s takes %lld channels, %s has %lld",
+                      infer_type_text(g, w), (long long)w.dim[0].fixed, infer_type_text(g, x),
+                      (long long)channels);
+  v->type.dim[1] = dim_of(w.dim[1].fixed * groups_of(v));
+  for (int i = 0; i < space; i++) {
+    int64_t stride = v->attr[STRIDE].as.ints.at[i], extra = v->attr[EXTRA].as.ints.at[i];
+    int64_t n = (x.dim[2 + i].fixed - 1) * stride - 2 * v->attr[PADDING].as.ints.at[i] +
+                v->attr[dilation_of(v)].as.ints.at[i] * (w.dim[2 + i].fixed - 1) + extra + 1;
+    if (extra >= stride)
+      return infer_fail(g, error, code, 410,
+                        "`output_padding` is %lld; it is smaller than the stride, %lld",
+                        (long long)extra, (long long)stride);
+    if (n < 1) return too_small(g, v, x, w.dim[2 + i].fixed, error, code);
+    v->type.dim[2 + i] = dim_of(n);
+  }
+  return true;
+}
+
+/* Calls of both ops are sums over pairs (place of the side with one element per window, place in the
+   window); `big` is the side that the windows lie in. Channels: [groups][each]. */
+static void conv_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                           double *out) {
+  bool transposed = v->op == OP_conv_transpose;
+  Extent x = extent_in(g, v, 0, batch), w = extent_in(g, v, 1, batch),
+         y = extent_of(v->type, batch);
+  Extent small = transposed ? x : y, big = transposed ? y : x;
+  int64_t each = small.size[1] / groups_of(v);
+  for (int64_t k = 0; k < y.count; k++) out[k] = 0;
+  for (int64_t s = 0; s < small.count; s++) {
+    int64_t o[IR_MAX_RANK], kernel[IR_MAX_RANK], at[IR_MAX_RANK];
+    extent_split(&small, s, o);
+    int64_t filter = o[1] * w.stride[0], first = o[1] / each * w.size[1];
+    for (int64_t f = 0; f < w.stride[0]; f++) {
+      extent_split(&w, f, kernel);
+      bool inside = true;
+      at[0] = o[0];
+      at[1] = first + kernel[1];
+      for (int i = 2; i < w.rank; i++) {
+        at[i] = o[i] * v->attr[STRIDE].as.ints.at[i - 2] - v->attr[PADDING].as.ints.at[i - 2] +
+                kernel[i] * v->attr[dilation_of(v)].as.ints.at[i - 2];
+        inside = inside && at[i] >= 0 && at[i] < big.size[i];
+      }
+      if (!inside) continue;
+      int64_t b = extent_flat(&big, at);
+      out[transposed ? b : s] += in[0][transposed ? s : b] * in[1][filter + f];
+    }
+  }
+}
+
+/* ---------- pooling ---------- */
+
+static bool pool_infer(const Graph *g, Value *v, const char **error, int *code) {
+  enum { WINDOW, STEP, BORDER };
+  Type x = infer_in(g, v, 0);
+  int n = v->attr[WINDOW].as.ints.len, lead = x.rank - n;
+  const int64_t *size = v->attr[WINDOW].as.ints.at;
+  if (!space_known(g, v, x, n, error, code)) return false;
+  if (v->attr[STEP].as.ints.len < 0) v->attr[STEP] = v->attr[WINDOW];
+  fill(&v->attr[BORDER], n, 0);
+  if (!numbers(g, v, WINDOW, n, 1, error, code) || !numbers(g, v, STEP, n, 1, error, code) ||
+      !numbers(g, v, BORDER, n, 0, error, code))
+    return false;
+  if (x.rank + n > IR_MAX_RANK)
+    return infer_fail(g, error, code, 406, "windows of %s have more than %d dimensions",
+                      infer_type_text(g, x), IR_MAX_RANK);
+  if (dtype_category(x.dtype) != 'f')
+    return infer_fail(g, error, code, 506, "`%s` takes floats, not %s: cast first",
+                      op_def(v->op)->name, dtype_name(x.dtype));
+  v->type = x;
+  for (int i = 0; i < n; i++) {
+    int64_t border = v->attr[BORDER].as.ints.at[i];
+    if (2 * border > size[i])
+      return infer_fail(g, error, code, 410, "`padding` is %lld; it is at most half of the window",
+                        (long long)border);
+    int64_t count =
+        window_count(x.dim[lead + i].fixed, size[i], v->attr[STEP].as.ints.at[i], border, 1);
+    if (count < 1) return too_small(g, v, x, size[i], error, code);
+    v->type.dim[lead + i] = dim_of(count);
+  }
+  return true;
+}
+
+static void pool_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                           double *out) {
+  Extent x = extent_in(g, v, 0, batch), y = extent_of(v->type, batch), window = {.count = 1};
+  bool max = v->op == OP_pool_max;
+  int n = v->attr[0].as.ints.len, lead = x.rank - n;
+  window.rank = n;
+  for (int i = n; i-- > 0;) {
+    window.size[i] = v->attr[0].as.ints.at[i];
+    window.stride[i] = window.count;
+    window.count *= window.size[i];
+  }
+  for (int64_t k = 0; k < y.count; k++) {
+    int64_t at[IR_MAX_RANK], from[IR_MAX_RANK], in_window[IR_MAX_RANK];
+    double r = max ? -INFINITY : 0;
+    extent_split(&y, k, from);
+    for (int64_t f = 0; f < window.count; f++) {
+      bool inside = true;
+      extent_split(&window, f, in_window);
+      for (int i = 0; i < lead; i++) at[i] = from[i];
+      for (int i = 0; i < n; i++) {
+        at[lead + i] =
+            from[lead + i] * v->attr[1].as.ints.at[i] - v->attr[2].as.ints.at[i] + in_window[i];
+        inside = inside && at[lead + i] >= 0 && at[lead + i] < x.size[lead + i];
+      }
+      if (!inside) continue;
+      double e = in[0][extent_flat(&x, at)];
+      r = !max ? r + e : e > r || isnan(e) ? e : r;
+    }
+    out[k] = r;
+  }
+}
+
+const OpCode family_windows[] = {
+    {OP_windows, windows_infer, windows_interpret, windows_lower},
+    {OP_spread, spread_infer, spread_interpret, spread_lower},
+    {OP_conv, conv_infer, conv_interpret, NULL},
+    {OP_conv_transpose, conv_transpose_infer, conv_interpret, NULL},
+    {OP_pool_sum, pool_infer, pool_interpret, NULL},
+    {OP_pool_max, pool_infer, pool_interpret, NULL},
+    {OP_none, NULL, NULL, NULL},
+};
