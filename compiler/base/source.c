@@ -27,9 +27,17 @@ uint32_t source_add(const char *path, const char *text, size_t length) {
   check(copy, "out of memory (%zu bytes)", length);
   if (length) memcpy(copy, text, length);
   copy[length] = 0;
-  Source s = {text_intern(path), copy, length};
+  Source s = {.path = text_intern(path), .text = copy, .length = length};
   vec_push(sources.arena, &sources.list, s);
   return sources.list.len;
+}
+
+uint32_t source_add_view(uint32_t file, const char *view) {
+  const Source *of = source_get(file);
+  uint32_t added = source_add(of->path, of->text, of->length);
+  check(strlen(view) == source_get(added)->length, "a view that is not as long as its text");
+  sources.list.at[added - 1].view = arena_strdup(sources.arena, view);
+  return added;
 }
 
 void source_drop_last(void) {

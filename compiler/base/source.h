@@ -14,10 +14,13 @@ typedef struct Source {
   const char *path; /* as shown to the user; "std/nn.ddp" for embedded library files */
   const char *text; /* NUL-terminated */
   size_t length;
+  const char *view; /* what a parser reads in place of the text, with all places the same; or NULL */
 } Source;
 
 /* Registers a text; returns its index (>= 1). The texts live as long as the process. */
 uint32_t source_add(const char *path, const char *text, size_t length);
+/* The same text again, of which a parser reads `view`: as long, places and lines shown are the text's. */
+uint32_t source_add_view(uint32_t file, const char *view);
 /* Reads a file and registers it; 0 when it cannot be read (errno says why). */
 uint32_t source_read(const char *path);
 /* Forgets the source registered last; for tests that read many texts. */

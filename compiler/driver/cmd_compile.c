@@ -18,6 +18,17 @@ static const char *job_folder(Arena *a, const Job *job) {
   return kept;
 }
 
+/* The sources of operators that the job imports from C headers. */
+static void add_natives(Run *r, const Job *job, HostCompile *c) {
+  const char **files = ARENA_ARRAY(r->arena, const char *, job->natives.len + 1);
+  for (uint32_t i = 0; i < job->natives.len; i++) {
+    const NativeHeader *n = &job->natives.at[i];
+    if (n->compiled && n->c_file) files[c->n_natives++] = n->c_file;
+  }
+  c->natives = files;
+  c->headers = job->natives.len > 0;
+}
+
 /* The C file of a program: beside it, so that no other run of ddpc uses the same one. */
 static int compile_text(Run *r, const Job *job, const Text *text) {
   const char *output = r->options.value[OPT_output] ? r->options.value[OPT_output] : "train";
@@ -31,6 +42,7 @@ static int compile_text(Run *r, const Job *job, const Text *text) {
                    .march = r->march,
                    .directory = job_folder(r->arena, job),
                    .verbose = r->options.value[OPT_verbose] != NULL};
+  add_natives(r, job, &c);
   bool good = host_compile(r->arena, &c);
   run_say_time(r, "cc");
   if (!keep) unlink(source);

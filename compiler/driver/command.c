@@ -2,6 +2,7 @@
 #include "command.h"
 #include "diag.h"
 #include "die.h"
+#include "install.h"
 #include "pipeline.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -32,10 +33,16 @@ const char *run_file(const Run *r) {
   return NULL;
 }
 
+static const char *include_folder(Arena *a) {
+  const Install *where = install_find(a);
+  return where ? where->include : NULL;
+}
+
 Job *run_analyse(Run *r, const char *path, bool check_only) {
   SemaOptions how = {.defines = r->options.defines.at,
                      .n_defines = (int)r->options.defines.len,
                      .target = r->options.value[OPT_target],
+                     .include = include_folder,
                      .check_only = check_only};
   die_context("sema");
   Job *job = sema_analyse(r->arena, path, &how);

@@ -42,13 +42,34 @@ static const char *literal(Arena *a, const char *text) {
   return out;
 }
 
-static Args arguments(Arena *a, const HostCompile *c, const Install *where) {
+/* The compiler, and what the program and the sources of operators have in common. */
+static Args common_arguments(Arena *a, const HostCompile *c, const Install *where) {
   Args args = {0};
   add_words(a, &args, compiler_name());
   add_words(a, &args,
             "-std=gnu11 -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd");
   if (*c->march) add(a, &args, arena_printf(a, "-march=%s", c->march));
   add(a, &args, arena_printf(a, "-I%s", where->include));
+  if (c->headers) add(a, &args, arena_printf(a, "-I%s", c->directory));
+  return args;
+}
+
+static const char *object_name(Arena *a, const HostCompile *c, uint32_t i) {
+  return arena_printf(a, "%s.%ld.op%u.o", c->output, (long)getpid(), i);
+}
+
+static Args native_arguments(Arena *a, const HostCompile *c, const Install *where, uint32_t i) {
+  Args args = common_arguments(a, c, where);
+  add(a, &args, "-c");
+  add(a, &args, "-o");
+  add(a, &args, object_name(a, c, i));
+  add(a, &args, c->natives[i]);
+  vec_push(a, &args, (char *)NULL);
+  return args;
+}
+
+static Args arguments(Arena *a, const HostCompile *c, const Install *where) {
+  Args args = common_arguments(a, c, where);
   add(a, &args, arena_printf(a, "-DDDP_JOB_DIRECTORY=%s", literal(a, c->directory)));
   if (where->plugins)
     add(a, &args, arena_printf(a, "-DDDP_PLUGIN_PATH=%s", literal(a, where->plugins)));
@@ -56,6 +77,7 @@ static Args arguments(Arena *a, const HostCompile *c, const Install *where) {
   add(a, &args, "-o");
   add(a, &args, c->output);
   add(a, &args, c->source);
+  for (uint32_t i = 0; i < c->n_natives; i++) add(a, &args, object_name(a, c, i));
   add(a, &args, arena_printf(a, "%s/libddp_runtime.a", where->library));
   add_words(a, &args, DDPC_JOB_LIBRARIES);
   vec_push(a, &args, (char *)NULL);
@@ -93,13 +115,21 @@ static int run(const Args *args, int messages) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static bool failure(int status, const Args *args, int messages) {
-  if (status < 0 || status == 127) {
-    fprintf(stderr,
-            "ddpc: cannot run the C compiler `%s`: %s\n"
-            "help: install gcc or clang, or name one with DDPC_CC=/path/to/cc\n",
-            args->at[0], strerror(status < 0 ? errno : ENOENT));
-    return false;
+static bool cannot_start(int status, const Args *args) {
+  if (status >= 0 && status != 127) return false;
+  fprintf(stderr,
+          "ddpc: cannot run the C compiler `%s`: %s\n"
+          "help: install gcc or clang, or name one with DDPC_CC=/path/to/cc\n",
+          args->at[0], strerror(status < 0 ? errno : ENOENT));
+  return true;
+}
+
+static void failure(int status, const Args *args, int messages, const char *native) {
+  if (cannot_start(status, args)) return;
+  if (native) {
+    fprintf(stderr, "ddpc: `%s`, the source of an operator, does not compile:\n", native);
+    copy_file(messages, stderr);
+    return;
   }
   fprintf(stderr, "ddpc: the C compiler `%s` failed (exit status %d). It was called as\n  ",
           args->at[0], status);
@@ -110,16 +140,15 @@ static bool failure(int status, const Args *args, int messages) {
       stderr,
       "help: a library that is not found belongs to ddpc's dependencies (tools/setup installs "
       "them);\n      a `-march` that is not known: choose one with --target cpu:MARCH;\n"
+      "      a function that is not found, of a header that the job imports, belongs into the `.c` "
+      "beside it;\n"
       "      anything about the C text itself is a fault of ddpc: please report it with the job "
       "and the\n      output of --emit=c\n");
-  return false;
 }
 
-bool host_compile(Arena *a, const HostCompile *c) {
-  const Install *where = install_find(a);
-  if (!where) return false;
-  Args args = arguments(a, c, where);
-  if (c->verbose) show(&args);
+/* `native`: the source of an operator that is compiled, or NULL. */
+static bool compile(const HostCompile *c, const Args *args, const char *native) {
+  if (c->verbose) show(args);
   char name[] = "/tmp/ddpc-messages-XXXXXX";
   int messages = mkstemp(name);
   if (messages < 0) {
@@ -127,9 +156,27 @@ bool host_compile(Arena *a, const HostCompile *c) {
     return false;
   }
   unlink(name);
-  int status = run(&args, messages);
-  bool good = status == 0 || failure(status, &args, messages);
-  if (good && c->verbose) copy_file(messages, stderr);
+  int status = run(args, messages);
+  if (status != 0)
+    failure(status, args, messages, native);
+  else if (c->verbose || native) /* warnings of the user's own source */
+    copy_file(messages, stderr);
   close(messages);
+  return status == 0;
+}
+
+bool host_compile(Arena *a, const HostCompile *c) {
+  const Install *where = install_find(a);
+  if (!where) return false;
+  bool good = true;
+  for (uint32_t i = 0; i < c->n_natives && good; i++) {
+    Args args = native_arguments(a, c, where, i);
+    good = compile(c, &args, c->natives[i]);
+  }
+  if (good) {
+    Args args = arguments(a, c, where);
+    good = compile(c, &args, NULL);
+  }
+  for (uint32_t i = 0; i < c->n_natives; i++) unlink(object_name(a, c, i));
   return good;
 }

@@ -3,12 +3,17 @@
 #define DRIVER_HOST_CC_H
 #include "arena.h"
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct HostCompile {
   const char *source;    /* file to compile */
   const char *output;    /* program to write */
   const char *march;     /* "native" */
-  const char *directory; /* of the job, for relative data paths */
+  const char *directory; /* of the job, for relative data paths and headers of operators */
+  /* Sources of operators, compiled apart and linked; their objects lie beside the output. */
+  const char *const *natives;
+  uint32_t n_natives;
+  bool headers; /* the program includes headers of operators */
   bool verbose;
 } HostCompile;
 

@@ -1,6 +1,7 @@
 /* Library ops as calls. One row of the table per op; no other file knows which ops there are. */
 #include "call.h"
 #include "die.h"
+#include "extern.h"
 #include "op.h"
 
 typedef struct Call {
@@ -132,6 +133,28 @@ static void call_scatter_add(const Call *c) {
   write_call(c->out, c->indent, f, args, 9, c->tail);
 }
 
+static const char *number_text(const Call *c, const ExternalArg *a) {
+  Text t = {0};
+  write_number(&t, a->number, a->dtype);
+  const char *s = arena_strdup(c->e->arena, t.at);
+  text_free(&t);
+  return s;
+}
+
+/* A function from a C header of the job. */
+static void call_extern(const Call *c) {
+  const ExternalCall *x = external_of(c->v);
+  const char **args = ARENA_ARRAY(c->e->arena, const char *, x->args.len + 1);
+  for (uint32_t i = 0; i < x->args.len; i++) {
+    const ExternalArg *a = &x->args.at[i];
+    args[i] = a->kind == EXTERNAL_result  ? memory(c, c->k->call)
+              : a->kind == EXTERNAL_input ? memory(c, c->v->in[a->input])
+              : a->kind == EXTERNAL_size  ? size_text(c, a->size)
+                                          : number_text(c, a);
+  }
+  write_call(c->out, c->indent, x->function, args, x->args.len, c->tail);
+}
+
 static const struct {
   OpKind op;
   void (*write)(const Call *c);
@@ -139,6 +162,7 @@ static const struct {
     {OP_matmul, call_matmul},
     {OP_rows_add, call_rows_add},
     {OP_scatter_add, call_scatter_add},
+    {OP_extern, call_extern},
 };
 
 void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,

@@ -2,6 +2,7 @@
    texts of their own, because they decide which kernels there are. */
 #include "emit.h"
 #include "die.h"
+#include "extern.h"
 #include "op.h"
 #include "program.h"
 #include "tables.h"
@@ -24,8 +25,11 @@ static void write_header(Emit *e, Text *out) {
   text_add(out, "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n"
                 "#include \"kernels/cpu/gemm.h\"\n#include \"kernels/cpu/index.h\"\n"
                 "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/optimizer.h\"\n"
-                "#include \"kernels/cpu/random.h\"\n\n"
-                "#ifndef DDP_JOB_DIRECTORY\n#define DDP_JOB_DIRECTORY \"\"\n#endif\n\n");
+                "#include \"kernels/cpu/random.h\"\n");
+  for (uint32_t i = 0; i < job->natives.len; i++)
+    if (job->natives.at[i].compiled)
+      text_addf(out, "#include \"%s\"\n", job->natives.at[i].include);
+  text_add(out, "\n#ifndef DDP_JOB_DIRECTORY\n#define DDP_JOB_DIRECTORY \"\"\n#endif\n\n");
 }
 
 static void write_title(Text *out, const char *title) {
@@ -75,6 +79,7 @@ static void reserve_globals(Emit *e) {
       "accumulate", "schedule", "factor",  "count_per_sample", "metric_values", "forward_backward",
       "warmup",     "total",    "base_lr", "window_counts"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) names_add(&e->globals, names[i]);
+  for (int64_t i = 0; i < external_count(); i++) names_add(&e->globals, external_at(i)->function);
   for (uint32_t i = 0; i < e->plan->job->optimizers.len; i++)
     names_add(&e->globals, optimizer_function(e, (int32_t)i));
 }

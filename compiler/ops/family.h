@@ -14,7 +14,7 @@ typedef struct OpCode { /* the functions of one structured op */
 
 /* Ended by an entry of OP_none. */
 extern const OpCode family_sources[], family_cast[], family_reduce[], family_movement[],
-    family_slices[], family_indexing[], family_matmul[];
+    family_slices[], family_indexing[], family_matmul[], family_external[];
 
 bool elementwise_infer(const Graph *g, Value *v, const char **error, int *code);
 void elementwise_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,

@@ -5,6 +5,7 @@
    activations, come first. A trained parameter without a gradient is E0613, a missing rule E0616. */
 #include "diag.h"
 #include "die.h"
+#include "extern.h"
 #include "ops.h"
 #include "passes.h"
 #include "sema.h"
@@ -24,6 +25,7 @@ static bool is_text(const char *rule, const char *special) {
 }
 
 static bool passes(const Value *x, int i) {
+  if (x->op == OP_extern) return sema_external_grad(x, i) != EXTERNAL_GRAD_none;
   const char *rule = op_def(x->op)->grad[i];
   return !is_text(rule, GRAD_NONE) && !is_text(rule, GRAD_ZERO);
 }
@@ -101,12 +103,73 @@ static void missing(Grad *b, const Value *x, int i) {
   diag_help("`detach` the input if no gradient is meant to flow there");
 }
 
+/* ---------- operators of C headers ---------- */
+static void visit(Grad *b, Val v);
+
+/* The gradient that the header names. */
+static void through_named(Grad *b, Val v, int i, Val g) {
+  const Value x = *value_at(b->g, v);
+  const Graph *made = sema_external_gradient(&x, i);
+  if (!made) return;
+  Val in[IR_MAX_INPUTS + 2];
+  memcpy(in, x.in, sizeof x.in);
+  in[x.inputs] = v;
+  in[x.inputs + 1] = g;
+  Val c = external_inline(b->g, made, in, x.at, x.scope);
+  contribute(b, &b->sum[x.in[i]], fit(b, c, value_at(b->g, x.in[i])->type, &x));
+}
+
+/* The body of an operator is computed again, and then backwards. Copies of the inputs keep apart what
+   comes from the body and what the header names. */
+static void through_body(Grad *b, Val v, const bool *wanted, Val g) {
+  const Value x = *value_at(b->g, v);
+  Val in[IR_MAX_INPUTS], first = b->g->values.len;
+  for (int i = 0; i < x.inputs; i++) in[i] = emit(b, OP_detach, x.in[i], NULL, &x);
+  Val root = external_inline(b->g, external_of(&x)->meaning, in, x.at, x.scope);
+  Grad inner = *b;
+  inner.n = b->g->values.len;
+  inner.needed = ARENA_ARRAY(b->job->arena, bool, inner.n);
+  inner.sum = ARENA_ARRAY(b->job->arena, Val, inner.n);
+  for (int i = 0; i < x.inputs; i++) inner.needed[in[i]] = wanted[i];
+  for (Val k = first + x.inputs; k < inner.n; k++) {
+    const Value *y = value_at(b->g, k);
+    for (int i = 0; i < y->inputs; i++)
+      inner.needed[k] |= inner.needed[y->in[i]] && passes(y, i);
+    if (dtype_category(y->type.dtype) != 'f') inner.needed[k] = false;
+  }
+  inner.sum[root] = g;
+  for (Val k = inner.n - 1; k >= first + x.inputs; k--) visit(&inner, k);
+  for (int i = x.inputs - 1; i >= 0; i--) {
+    if (!wanted[i] || inner.sum[in[i]] == NO_VAL) continue;
+    Val c = fit(b, inner.sum[in[i]], value_at(b->g, x.in[i])->type, &x);
+    contribute(b, &b->sum[x.in[i]], c);
+  }
+}
+
+static void visit_external(Grad *b, Val v, Val g) {
+  const Value x = *value_at(b->g, v);
+  bool body[IR_MAX_INPUTS] = {false}, any = false;
+  for (int i = x.inputs - 1; i >= 0; i--) {
+    if (!b->needed[x.in[i]]) continue;
+    ExternalGrad from = sema_external_grad(&x, i);
+    if (from == EXTERNAL_GRAD_named) through_named(b, v, i, g);
+    if (from == EXTERNAL_GRAD_missing) sema_external_missing(&x, i);
+    body[i] = from == EXTERNAL_GRAD_body;
+    any = any || body[i];
+  }
+  if (any) through_body(b, v, body, g);
+}
+
 static void visit(Grad *b, Val v) {
   Val g = b->sum[v];
   const Value x = *value_at(b->g, v);
   if (g == NO_VAL || !b->needed[v]) return;
   if (x.op == OP_param) {
     contribute(b, &b->leaf[owner(b->job, (int32_t)x.attr[0].as.i)], g);
+    return;
+  }
+  if (x.op == OP_extern) {
+    visit_external(b, v, g);
     return;
   }
   for (int i = x.inputs - 1; i >= 0; i--) {

@@ -75,12 +75,29 @@ static void reuse_mask(Prepare *p, Val v) {
   p->map[w->in[0]] = ir_must(p->to, OP_le, in, 2, NULL, at, scope);
 }
 
+static Val identity(Graph *g, Val v) {
+  Value x = *value_at(g, v);
+  return ir_must(g, OP_detach, &v, 1, NULL, x.at, x.scope);
+}
+
+/* A function of C reads memory: numbers that have none get some. */
+static Val copy_extern(Prepare *p, const Value *v) {
+  Val in[IR_MAX_INPUTS];
+  for (int i = 0; i < v->inputs; i++) {
+    in[i] = p->map[v->in[i]];
+    const Value *x = value_at(p->to, in[i]);
+    if (op_has(x->op, OPF_source) && !fuse_is_resident(p->to, in[i])) in[i] = identity(p->to, in[i]);
+  }
+  return ir_must(p->to, OP_extern, in, v->inputs, v->attr, v->at, v->scope);
+}
+
 static void copy_live(Prepare *p) {
   for (Val v = 1; v < p->from->values.len; v++) {
     if (!p->live[v]) continue;
     const Value *x = value_at(p->from, v);
-    bool product = x->op == OP_matmul;
-    p->map[v] = product ? copy_matmul(p, x) : ir_copy(p->to, p->from, v, p->map);
+    p->map[v] = x->op == OP_matmul   ? copy_matmul(p, x)
+                : x->op == OP_extern ? copy_extern(p, x)
+                                     : ir_copy(p->to, p->from, v, p->map);
     reuse_mask(p, v);
   }
 }
@@ -97,11 +114,6 @@ static uint32_t *count_uses(Arena *a, const Graph *g) {
    written, never read. */
 static bool write_only(OutputKind kind) {
   return kind != OUT_buffer && kind != OUT_state;
-}
-
-static Val identity(Graph *g, Val v) {
-  Value x = *value_at(g, v);
-  return ir_must(g, OP_detach, &v, 1, NULL, x.at, x.scope);
 }
 
 /* An output that only reshapes a result is that result: same elements, same order, simpler loops.
@@ -128,8 +140,10 @@ static void own_values(Graph *g, Arena *a) {
   }
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output *o = &g->outputs.at[i];
-    bool source = op_has(value_at(g, o->value)->op, OPF_source);
-    if (source || times[o->value] > 1 || (write_only(o->kind) && uses[o->value]))
+    OpKind op = value_at(g, o->value)->op;
+    /* a function of C writes its result; it cannot add to one */
+    bool apart = op_has(op, OPF_source) || op == OP_extern;
+    if (apart || times[o->value] > 1 || (write_only(o->kind) && uses[o->value]))
       o->value = identity(g, o->value);
   }
 }

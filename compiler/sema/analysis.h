@@ -21,6 +21,7 @@ typedef struct Analysis {
   Settings *settings;
   File *root;
   VEC(LoadedFile) loaded;
+  VEC(LoadedFile) headers; /* of C */
   VEC(const char *) opened; /* paths of files whose imports are being read, for cycles */
 
   const Decl *objective, *train, *runtime;
@@ -42,6 +43,11 @@ Datum import_param(Analysis *a, Eval *e, File *file, const Decl *decl);
 void import_check_defines(Analysis *a);
 const char *path_join(Arena *a, const char *directory, const char *file);
 const char *path_directory(Arena *a, const char *path); /* "" or "dir/" */
+
+/* The file of an import, read if it is new; NULL after a report. */
+File *import_file(Analysis *a, File *from, const Decl *d);
+/* external.c: a C header as a file of operators. */
+File *external_file(Analysis *a, File *from, const Decl *d);
 
 /* data.c */
 Datum data_declare(Analysis *a, Eval *e, File *file, const Decl *decl);
@@ -96,6 +102,8 @@ bool definition_complete(Datum definition, const DefinitionArgs *args, const cha
 void schedule_make(Analysis *a);
 /* spec.c */
 void spec_make(Analysis *a);
+/* A path below the job's folder without that folder: the text is the same wherever the job lies. */
+const char *job_shown_path(const Job *job, const char *path);
 
 /* A compile-time evaluator over the names of a file. */
 Eval analysis_eval(Analysis *a);

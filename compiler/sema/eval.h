@@ -23,6 +23,7 @@ struct File {
   const char *path;
   bool library; /* embedded: never checked for unused names */
   VEC(FileName) names;
+  struct Natives *natives; /* of a C header (external.h), or NULL */
   File *next;
 };
 
@@ -218,6 +219,8 @@ Instance *optimizer_instantiate(Eval *e, Datum optimizer, CallArgs supplied, Spa
    instance->env (formals such as p) and build->leaf_value (buffers). False after a report. */
 bool optimizer_update(Eval *e, Instance *optimizer, CallArgs args, Span at);
 Datum instance_call(Eval *e, Instance *i, CallArgs args, Span at);
+/* An operator of a C header, its formals and sizes bound in env. */
+Datum external_call(Eval *e, const Closure *c, Env *env, Span at);
 /* Leaf numbers in state-dict order; appends to job->leaves and job->init. Once, after the model
    blocks, before graphs. */
 void leaves_number(Eval *e, LeafStore *store, Instance *const *models, uint32_t n, Job *job);

@@ -75,11 +75,8 @@ static File *read_file(Analysis *a, const char *path, const char *written, Span 
   return file;
 }
 
-static File *read_import(Analysis *a, File *from, const Decl *d) {
-  if (d->language) {
-    diag_report(DIAG_E0716, d->span, "operators from C headers are not supported yet");
-    return NULL;
-  }
+File *import_file(Analysis *a, File *from, const Decl *d) {
+  if (d->language) return external_file(a, from, d);
   if (is_library(d->file)) {
     File *file = program_library(a->program, d->file);
     if (!file) {
@@ -100,7 +97,7 @@ static void read_imports(Analysis *a, File *file) {
   for (uint32_t i = 0; i < file->ast->decls.len; i++) {
     const Decl *d = file->ast->decls.at[i];
     if (d->kind != DECL_import || !d->file) continue;
-    File *got = read_import(a, file, d);
+    File *got = import_file(a, file, d);
     FileName *name = file_find(file, d->name.text);
     if (name && name->decl == d) name->import = got;
   }

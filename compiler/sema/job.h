@@ -95,6 +95,15 @@ typedef struct Metric {
   Span at;
 } Metric;
 
+/* A C header with operators, and what stands beside it. */
+typedef struct NativeHeader {
+  const char *path;             /* where it lies */
+  const char *include;          /* as the program includes it: below the job's folder, or std/... */
+  uint32_t source;              /* its text */
+  const char *c_file, *cu_file; /* NULL: there is none */
+  bool compiled;                /* its functions are called: c_file belongs to the program */
+} NativeHeader;
+
 typedef struct JobSetting { /* every key of train and runtime, also those not written */
   const char *key;
   const char *value;  /* text as the runtime parses it: "5e-4", "true", "none", "steps" */
@@ -116,6 +125,7 @@ typedef struct Job {
   VEC(Optimizer) optimizers;
   VEC(Metric) metrics;
   VEC(JobSetting) settings;
+  VEC(NativeHeader) natives; /* in order of reading */
   Graph *train, *eval;    /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
   Graph *schedule;        /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
   int64_t train_batch, eval_batch; /* maxima of B */

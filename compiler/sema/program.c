@@ -69,11 +69,13 @@ void file_mark_used(File *file, const char *name) {
 
 static Datum import_value(Eval *e, File *file, FileName *n, Span at) {
   const Decl *d = n->decl;
-  if (d->language) {
-    eval_report(e, DIAG_E0716, at, "operators from C headers are not supported yet");
+  if (d->language && (file->library || !e->program->hooks.import)) {
+    eval_report(e, DIAG_E0716, at, "operators from C headers in the library are not supported yet");
     return datum_error();
   }
-  if (!strncmp(d->file, "std/", 4)) {
+  if (d->language) {
+    n->import = e->program->hooks.import(e->program->hooks.self, file, d);
+  } else if (!strncmp(d->file, "std/", 4)) {
     n->import = program_library(e->program, d->file);
     if (!n->import)
       eval_report(e, DIAG_E0307, d->file_span, "the library has no file `%s`", d->file);

@@ -24,7 +24,7 @@ static bool run(Parse *p, uint32_t source, Arena *arena, int first) {
   p->arena = arena;
   p->scratch = arena_new();
   p->source = source;
-  p->text = s->text;
+  p->text = s->view ? s->view : s->text;
   p->length = s->length > UINT32_MAX ? UINT32_MAX : (uint32_t)s->length;
   p->file = ARENA_NEW(arena, AstFile);
   p->file->source = source;
