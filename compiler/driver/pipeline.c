@@ -98,6 +98,21 @@ Plan *pipeline_run(Job *job, const char *dump, Text *dump_out) {
   return dump ? NULL : plan;
 }
 
+/* Folding between these passes changes no verdict; it takes most of the time of a check. */
+void pipeline_check(Job *job) {
+  die_context("means");
+  pass_means(job);
+  if (diag_errors()) return;
+  die_context("grad");
+  pass_grad(job);
+  if (diag_errors()) return;
+  for (uint32_t i = 0; i < job->optimizers.len; i++) {
+    Optimizer *o = &job->optimizers.at[i];
+    o->update = pass_dce(pass_fold(o->update, job));
+  }
+  plan_check(job);
+}
+
 static const Pass *find_pass(const char *name) {
   for (int i = 0; i < PASSES; i++)
     if (!strcmp(passes[i].name, name)) return &passes[i];

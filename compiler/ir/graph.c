@@ -17,16 +17,44 @@ Graph *graph_like(const Graph *from) {
   g->name = from->name;
   g->arena = from->arena;
   g->training = from->training;
-  vec_push(g->arena, &g->values, (Value){0});
-  for (uint32_t s = 0; s < from->scopes.len; s++)
-    vec_push(g->arena, &g->scopes, from->scopes.at[s]);
+  g->values.cap = from->values.len + 8;
+  g->values.at = ARENA_ARRAY(g->arena, Value, g->values.cap);
+  g->values.len = 1; /* values.at[0] is unused */
+  g->scopes.cap = g->scopes.len = from->scopes.len;
+  g->scopes.at = arena_copy(g->arena, from->scopes.at, sizeof(ScopeInfo) * from->scopes.len);
   return g;
+}
+
+/* The place of a scope in the table: its own, or the free one where it belongs. Names are interned. */
+static Scope *scope_slot(const Graph *g, Scope parent, const char *name) {
+  struct {
+    uintptr_t name, parent;
+  } key = {(uintptr_t)name, parent};
+  uint32_t at = (uint32_t)text_hash(&key, sizeof key, 0) & (g->scope_cap - 1);
+  for (; g->scope_table[at]; at = (at + 1) & (g->scope_cap - 1)) {
+    const ScopeInfo *s = &g->scopes.at[g->scope_table[at]];
+    if (s->parent == parent && s->name == name) break;
+  }
+  return &g->scope_table[at];
+}
+
+static void scopes_know(Graph *g) {
+  if (2 * (g->scopes.len + 1) > g->scope_cap) {
+    g->scope_cap = g->scope_cap ? g->scope_cap : 64;
+    while (2 * (g->scopes.len + 1) > g->scope_cap) g->scope_cap *= 2;
+    g->scope_table = ARENA_ARRAY(g->arena, Scope, g->scope_cap);
+    g->scopes_known = 0;
+  }
+  for (Scope s = g->scopes_known ? g->scopes_known : 1; s < g->scopes.len; s++)
+    *scope_slot(g, g->scopes.at[s].parent, g->scopes.at[s].name) = s;
+  g->scopes_known = g->scopes.len;
 }
 
 Scope graph_scope(Graph *g, Scope parent, const char *name) {
   name = text_intern(name);
-  for (Scope s = g->scopes.len; s-- > 1;)
-    if (g->scopes.at[s].parent == parent && g->scopes.at[s].name == name) return s;
+  scopes_know(g);
+  Scope found = *scope_slot(g, parent, name);
+  if (found) return found;
   vec_push(g->arena, &g->scopes, (ScopeInfo){parent, name});
   return g->scopes.len - 1;
 }
@@ -68,22 +96,31 @@ static bool inputs_fit(const Graph *g, const OpDef *d, const Val *in, int n, con
   return true;
 }
 
-Val ir_add(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at, Scope scope,
-           const char **error, int *code) {
-  const OpDef *d = op_def(op);
-  if (!inputs_fit(g, d, in, n, error, code)) return NO_VAL;
-  Value v = {.op = op, .inputs = (uint8_t)n, .at = at, .scope = scope};
-  for (int i = 0; i < n; i++) v.in[i] = in[i];
-  if (attrs) {
-    for (int i = 0; i < d->attrs; i++) v.attr[i] = attrs[i];
-  } else if (!ir_default_attrs(op, v.attr)) {
+/* kept: attributes in an arena that may be shared where infer changes nothing in them. */
+static Val append(Graph *g, Value v, const Attr *attrs, Attr *kept, const char **error, int *code) {
+  const OpDef *d = op_def(v.op);
+  Attr room[IR_MAX_ATTRS];
+  size_t bytes = sizeof(Attr) * (size_t)d->attrs;
+  if (attrs && bytes) memcpy(room, attrs, bytes);
+  if (!attrs && !ir_default_attrs(v.op, room)) {
     *error = arena_printf(g->arena, "`%s` needs its attributes", d->name);
     *code = 503;
     return NO_VAL;
   }
+  v.attr = room;
   if (!d->infer(g, &v, error, code)) return NO_VAL;
+  bool same = kept && bytes && !memcmp(kept, room, bytes);
+  v.attr = same ? kept : bytes ? arena_copy(g->arena, room, bytes) : NULL;
   vec_push(g->arena, &g->values, v);
   return g->values.len - 1;
+}
+
+Val ir_add(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at, Scope scope,
+           const char **error, int *code) {
+  if (!inputs_fit(g, op_def(op), in, n, error, code)) return NO_VAL;
+  Value v = {.op = op, .inputs = (uint8_t)n, .at = at, .scope = scope};
+  for (int i = 0; i < n; i++) v.in[i] = in[i];
+  return append(g, v, attrs, NULL, error, code);
 }
 
 Val ir_must(Graph *g, OpKind op, const Val *in, int n, const Attr *attrs, Span at, Scope scope) {
@@ -132,8 +169,13 @@ static Scope scope_copy(Graph *to, const Graph *from, Scope s) {
 }
 
 Val ir_copy(Graph *to, const Graph *from, Val v, const Val *map) {
-  const Value *x = value_at(from, v);
-  Val in[IR_MAX_INPUTS] = {0};
-  for (int i = 0; i < x->inputs; i++) in[i] = map[x->in[i]];
-  return ir_must(to, x->op, in, x->inputs, x->attr, x->at, scope_copy(to, from, x->scope));
+  Value x = *value_at(from, v);
+  for (int i = 0; i < x.inputs; i++) x.in[i] = map[x.in[i]];
+  x.scope = scope_copy(to, from, x.scope);
+  const char *error = "";
+  int code = 0;
+  bool fits = inputs_fit(to, op_def(x.op), x.in, x.inputs, &error, &code);
+  Val copy = fits ? append(to, x, x.attr, x.attr, &error, &code) : NO_VAL;
+  check(copy, "%s: %s (E%04d)", op_def(x.op)->name, error, code);
+  return copy;
 }

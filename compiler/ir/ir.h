@@ -86,7 +86,7 @@ typedef struct Value {
   uint8_t inputs; /* count of in[] */
   Type type;
   Val in[IR_MAX_INPUTS];
-  Attr attr[IR_MAX_ATTRS];
+  Attr *attr; /* as many as the op's row names; copies share them, so that only who made it writes */
   Span at;
   Scope scope;
 } Value;
@@ -118,12 +118,14 @@ typedef struct Graph {
   Arena *arena;
   VEC(Value) values; /* values.at[0] is unused */
   VEC(ScopeInfo) scopes;
+  Scope *scope_table; /* by parent and name, for graph_scope; NULL until it is asked for */
+  uint32_t scope_cap, scopes_known;
   VEC(Output) outputs;
   bool training;
 } Graph;
 
 Graph *graph_new(Arena *a, const char *name, bool training);
-Graph *graph_like(const Graph *from); /* empty, with the same name, arena and scopes */
+Graph *graph_like(const Graph *from); /* empty, with the same name, arena, scopes, and as much room */
 static inline Value *value_at(const Graph *g, Val v) { return &g->values.at[v]; }
 Scope graph_scope(Graph *g, Scope parent, const char *name);
 void graph_output(Graph *g, OutputKind kind, int32_t index, Val value);

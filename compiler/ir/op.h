@@ -66,6 +66,11 @@ int op_attr(OpKind op, const char *name); /* index of the attribute; -1 */
 static inline bool op_has(OpKind op, OpFlag f) {
   return (op_def(op)->flags & (unsigned)f) != 0;
 }
+/* Into room for IR_MAX_ATTRS, to be changed there. */
+static inline void op_copy_attrs(const Value *v, Attr *to) {
+  int n = op_def(v->op)->attrs;
+  if (n) memcpy(to, v->attr, sizeof *to * (size_t)n);
+}
 /* Does f(a + b) = f(a) + f(b), f(k a) = k f(a) hold? A cast from float to integer is not linear. */
 static inline bool op_is_linear(const Graph *g, const Value *v) {
   if (!op_has(v->op, OPF_linear)) return false;

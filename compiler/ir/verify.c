@@ -24,6 +24,9 @@ static void verify_value(const Graph *g, Val v, const char *pass) {
   const char *error = "";
   int code = 0;
   Value again = *x;
+  Attr attrs[IR_MAX_ATTRS]; /* infer may write into them */
+  if (d->attrs) memcpy(attrs, x->attr, sizeof(Attr) * (size_t)d->attrs);
+  again.attr = attrs;
   check(d->infer(g, &again, &error, &code), "after %s: graph %s: %s: %s", pass, g->name,
         value_text(g, v), error);
   if (!type_equal(again.type, x->type)) {

@@ -25,6 +25,17 @@ static bool is_elementwise(const Graph *g) {
   return true;
 }
 
+void plan_check(const Job *job) {
+  for (uint32_t i = 0; i < job->optimizers.len; i++) {
+    const Optimizer *o = &job->optimizers.at[i];
+    if (is_elementwise(o->update)) continue;
+    diag_report(DIAG_E0716, o->at,
+                "`%s` reads more than one element of a tensor at a time: such optimizers are not "
+                "supported yet",
+                o->name);
+  }
+}
+
 Plan *plan_make(Job *job) {
   Plan *plan = ARENA_NEW(job->arena, Plan);
   plan->job = job;
@@ -39,12 +50,8 @@ Plan *plan_make(Job *job) {
     Program *p = &plan->optimizers.at[i];
     if (is_elementwise(job->optimizers.at[i].update))
       make_program(plan, p, job->optimizers.at[i].update, 1, &names);
-    else
-      diag_report(DIAG_E0716, job->optimizers.at[i].at,
-                  "`%s` reads more than one element of a tensor at a time: such optimizers are not "
-                  "supported yet",
-                  job->optimizers.at[i].name);
   }
+  plan_check(job);
   plan_layout(plan);
   plan->hash = plan_hash(plan);
   return plan;

@@ -93,6 +93,8 @@ typedef struct Plan {
 } Plan;
 
 Plan *plan_make(Job *job);
+/* Reports what no plan can be made for. */
+void plan_check(const Job *job);
 /* PyTorch's rule: a parameter is added, then the bucket closes if it has reached the limit; limits
    first, then cap. Pure: sizes in bytes in ready order -> number of buckets, ends[] exclusive. */
 int plan_buckets(const int64_t *bytes, int n, int64_t first_cap, int64_t cap, int32_t *ends);

@@ -44,7 +44,7 @@ static bool is_transpose(const Value *v) {
 
 static Val copy_matmul(Prepare *p, const Value *v) {
   Attr attr[IR_MAX_ATTRS];
-  memcpy(attr, v->attr, sizeof attr);
+  op_copy_attrs(v, attr);
   Val in[2];
   for (int i = 0; i < 2; i++) {
     Val from = v->in[i];

@@ -80,7 +80,7 @@ static Val lift_source(Lift *l, Val v) {
     return ir_must(l->to, x->op, NULL, 0, x->attr, x->at, l->scope);
   }
   Attr attrs[IR_MAX_ATTRS];
-  memcpy(attrs, x->attr, sizeof(attrs));
+  op_copy_attrs(x, attrs);
   lift_attrs(x->op, attrs);
   return ir_must(l->to, x->op, NULL, 0, attrs, x->at, l->scope);
 }
@@ -96,7 +96,7 @@ static Val lift_op(Lift *l, Val v) {
     all &= is_lifted(l, x->in[i]);
   }
   Attr attrs[IR_MAX_ATTRS];
-  memcpy(attrs, x->attr, sizeof(attrs));
+  op_copy_attrs(x, attrs);
   if (!any) return ir_must(l->to, x->op, in, x->inputs, attrs, x->at, l->scope);
   if (op_has(x->op, OPF_elementwise) || x->op == OP_matmul) {
     for (int i = 0; i < x->inputs; i++) {

@@ -66,7 +66,7 @@ static int64_t now_batch;
 static void source(void *self, const Graph *g, Val v, double *out) {
   const Run *run = self;
   const Value *x = value_at(g, v);
-  int64_t n = type_elements_at(x->type, now_batch), i = x->attr[0].as.i;
+  int64_t n = type_elements_at(x->type, now_batch), i = x->attr ? x->attr[0].as.i : 0;
   switch (x->op) {
   case OP_input:
     for (int64_t k = 0; k < n; k++) {
