@@ -328,28 +328,33 @@ Datum builtin_concat(Eval *e, const Builtin *b, const BuiltinCall *c) {
   return concat_values(e, v, n, axis, c->at);
 }
 
+Datum stack_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at) {
+  Type t = value_at(e->build->graph, v[0])->type;
+  for (uint32_t i = 0; i < n; i++) {
+    Type is = value_at(e->build->graph, v[i])->type;
+    if (!type_equal(is, t) || t.rank == IR_MAX_RANK) {
+      eval_report(e, DIAG_E0420, at, "%s and %s cannot be stacked",
+                  datum_describe(e, datum_tensor(v[0])), datum_describe(e, datum_tensor(v[i])));
+      return datum_error();
+    }
+    Dim dim[IR_MAX_RANK];
+    for (int k = 0; k <= t.rank; k++) dim[k] = k == axis ? dim_of(1) : t.dim[k > axis ? k - 1 : k];
+    Datum d = emit_reshape(e, v[i], dim, t.rank + 1, at);
+    if (d.kind == DATUM_error) return d;
+    v[i] = d.as.tensor;
+  }
+  return concat_values(e, v, n, axis, at);
+}
+
 Datum builtin_stack(Eval *e, const Builtin *b, const BuiltinCall *c) {
   (void)b;
   Val *v;
   uint32_t n;
   int64_t axis = 0;
   if (!tensor_list(e, c, &v, &n)) return datum_error();
-  Type t = value_at(e->build->graph, v[0])->type;
-  if (c->given[1] && !axis_of(e, c->value[1], c->span[1], t.rank + 1, &axis)) return datum_error();
-  for (uint32_t i = 0; i < n; i++) {
-    Type is = value_at(e->build->graph, v[i])->type;
-    if (!type_equal(is, t) || t.rank == IR_MAX_RANK) {
-      eval_report(e, DIAG_E0420, c->span[0], "%s and %s cannot be stacked",
-                  datum_describe(e, datum_tensor(v[0])), datum_describe(e, datum_tensor(v[i])));
-      return datum_error();
-    }
-    Dim dim[IR_MAX_RANK];
-    for (int k = 0; k <= t.rank; k++) dim[k] = k == axis ? dim_of(1) : t.dim[k > axis ? k - 1 : k];
-    Datum d = emit_reshape(e, v[i], dim, t.rank + 1, c->at);
-    if (d.kind == DATUM_error) return d;
-    v[i] = d.as.tensor;
-  }
-  return concat_values(e, v, n, axis, c->at);
+  int rank = value_at(e->build->graph, v[0])->type.rank;
+  if (c->given[1] && !axis_of(e, c->value[1], c->span[1], rank + 1, &axis)) return datum_error();
+  return stack_values(e, v, n, axis, c->given[0] ? c->span[0] : c->at);
 }
 
 /* Pieces of `piece` elements along the axis, the last one as long as what is left. */

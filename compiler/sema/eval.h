@@ -145,6 +145,7 @@ struct Eval {
   Build *build; /* NULL: everything must be known while compiling */
   LeafStore *leaves;
   bool training;
+  bool in_loop; /* a loop over a tensor: buffers may not be assigned */
   bool update; /* body of an optimizer: buffers may be assigned although nothing is `training` */
   Scope scope;
   const Frame *frame;

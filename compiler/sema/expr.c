@@ -222,11 +222,7 @@ bool iterate(Eval *e, Datum d, Span at, DatumList *out) {
     *out = (DatumList){items, i->children.len};
     return true;
   }
-  if (datum_is_tensorlike(d)) {
-    eval_report(e, DIAG_E0716, at,
-                "a `for` over a tensor (a loop at run time) is not supported yet");
-    return false;
-  }
+  if (datum_is_tensorlike(d)) return iterate_tensor(e, d, at, out);
   if (d.kind == DATUM_none)
     eval_report(e, DIAG_E0507, at, "`for` walks over `none` here");
   else if (d.kind == DATUM_dim || d.kind == DATUM_host)
@@ -237,21 +233,28 @@ bool iterate(Eval *e, Datum d, Span at, DatumList *out) {
   return false;
 }
 
-bool loop_lists(Eval *e, const Loop *loop, Env *env, DatumList *lists) {
+bool loop_lists_of(Eval *e, const Loop *loop, const Datum *over, DatumList *lists) {
   uint32_t n = loop->iterables.len;
   if (n != loop->targets.len && n != 1) {
     eval_report(e, DIAG_E0514, loop->span, "%u names for %u lists", loop->targets.len, n);
     return false;
   }
   for (uint32_t k = 0; k < n; k++) {
-    const Expr *x = loop->iterables.at[k];
-    if (!iterate(e, eval_expr(e, x, env), x->span, &lists[k])) return false;
+    Span at = loop->iterables.at[k]->span;
+    if (!iterate(e, over[k], at, &lists[k])) return false;
     if (lists[k].len == lists[0].len) continue;
-    eval_report(e, DIAG_E0418, x->span, "the lists of one `for` differ in length: %u and %u",
+    eval_report(e, DIAG_E0418, at, "the lists of one `for` differ in length: %u and %u",
                 lists[0].len, lists[k].len);
     return false;
   }
   return true;
+}
+
+bool loop_lists(Eval *e, const Loop *loop, Env *env, DatumList *lists) {
+  Datum *over = ARENA_ARRAY(e->arena, Datum, loop->iterables.len + 1);
+  for (uint32_t k = 0; k < loop->iterables.len; k++)
+    over[k] = eval_expr(e, loop->iterables.at[k], env);
+  return loop_lists_of(e, loop, over, lists);
 }
 
 bool loop_bind(Eval *e, const Loop *loop, const DatumList *lists, uint32_t turn, Env *env) {

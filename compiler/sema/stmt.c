@@ -1,5 +1,4 @@
-/* Statements of bodies: assignment, `for`, collecting `for`, `if`, `require`. A compile-time `for` is
-   unrolled; the branch of an `if` that is not taken is not evaluated (resolve.c has looked at it). */
+/* Statements of bodies: assignment, `if`, `require`, and what loop.c does for `for`. The branch of an `if` that is not taken is not evaluated (resolve.c has looked at it). */
 #include "expr.h"
 #include "fold.h"
 #include "op.h"
@@ -20,6 +19,11 @@ static bool write_buffer(Eval *e, int32_t leaf, const char *name, Datum value, S
   if (!e->training && !e->update) {
     eval_report(e, DIAG_E0608, at, "buffer `%s` is written in the evaluation graph", name);
     diag_help("put the assignment under `if training { ... }`");
+    return false;
+  }
+  if (e->in_loop) {
+    eval_report(e, DIAG_E0609, at, "buffer `%s` is written in a loop over a tensor", name);
+    diag_help("carry a local through the loop and assign the buffer after it");
     return false;
   }
   Type want = l->leaf.type;
@@ -90,7 +94,7 @@ static bool assign(Eval *e, Env *env, const Name *target, Datum value) {
   return true;
 }
 
-static bool assign_all(Eval *e, Env *env, const Stmt *s, NameList targets, Datum value, Span at) {
+bool assign_all(Eval *e, Env *env, NameList targets, Datum value, Span at) {
   if (value.kind == DATUM_error) return false;
   if (targets.len == 1) return assign(e, env, &targets.at[0], value);
   bool several = value.kind == DATUM_tuple || value.kind == DATUM_list;
@@ -100,7 +104,6 @@ static bool assign_all(Eval *e, Env *env, const Stmt *s, NameList targets, Datum
                         : datum_describe(e, value));
     return false;
   }
-  (void)s;
   bool ok = true;
   for (uint32_t i = 0; i < targets.len; i++)
     ok = assign(e, env, &targets.at[i], value.as.list.at[i]) && ok;
@@ -120,41 +123,11 @@ static void poison(Eval *e, Env *env, NameList targets) {
   }
 }
 
-/* ---------- loops ---------- */
-
 bool count_work(Eval *e, Span at) {
   if (++e->limits->statements <= STATEMENT_LIMIT) return true;
   if (e->limits->statements == STATEMENT_LIMIT + 1)
     eval_report(e, DIAG_E0519, at, "more than 1,000,000 unrolled statements");
   return false;
-}
-
-static bool run_for(Eval *e, const Stmt *s, Env *env) {
-  DatumList *lists = ARENA_ARRAY(e->arena, DatumList, s->loop.iterables.len + 1);
-  if (!loop_lists(e, &s->loop, env, lists)) return false;
-  uint32_t turns = lists[0].len, several = s->yields.len;
-  typedef VEC(Datum) Column;
-  Column *columns = ARENA_ARRAY(e->arena, Column, several ? several : 1);
-  Env *inner = env_new(e->arena, env, NULL); /* nothing keeps the scope of a turn */
-  for (uint32_t turn = 0; turn < turns; turn++) {
-    inner->names.len = 0;
-    if (!count_work(e, s->span) || !loop_bind(e, &s->loop, lists, turn, inner)) return false;
-    if (!eval_stmts(e, s->body, inner)) return false;
-    for (uint32_t k = 0; k < several; k++) {
-      Datum d = eval_expr(e, s->yields.at[k], inner);
-      if (d.kind == DATUM_error) return false;
-      vec_push(e->arena, &columns[k], d);
-    }
-  }
-  if (s->kind != STMT_collect) return true;
-  Datum *values = ARENA_ARRAY(e->arena, Datum, several ? several : 1);
-  for (uint32_t k = 0; k < several; k++)
-    values[k] = datum_list(e->arena, columns[k].at, columns[k].len);
-  if (several == 1) {
-    if (s->targets.len == 1) return assign(e, env, &s->targets.at[0], values[0]);
-    return assign_all(e, env, s, s->targets, values[0], s->span);
-  }
-  return assign_all(e, env, s, s->targets, datum_tuple(e->arena, values, several), s->span);
 }
 
 /* ---------- the others ---------- */
@@ -195,10 +168,10 @@ bool require_holds(Eval *e, const Expr *condition, const char *message, Env *env
 static bool run_stmt(Eval *e, const Stmt *s, Env *env) {
   switch (s->kind) {
   case STMT_assign:
-    return assign_all(e, env, s, s->targets, eval_expr(e, s->value, env), s->span);
+    return assign_all(e, env, s->targets, eval_expr(e, s->value, env), s->span);
   case STMT_collect:
   case STMT_for:
-    return run_for(e, s, env);
+    return run_for(e, s, env); /* loop.c */
   case STMT_if:
     return run_if(e, s, env);
   case STMT_require:

@@ -80,10 +80,59 @@ CASES = [
     ("accuracy(x, label)", (x.argmax(1) == t).double().mean()),
 ]
 
-with open("cases/torch.ddp", "w") as f:
-    f.write("edition 1\n\n# Functions of the library against PyTorch. Written by torch_library.py.\n\n")
-    f.write("\n".join(HEAD + [f"# run {name}" for name, _ in CASES]) + "\n")
-with open("cases/torch.out", "w") as f:
-    for name, value in CASES:
-        numbers = " ".join(f"{v:.5g}" for v in (value.double() + 0.0).flatten().tolist())
-        f.write(f"{name}: {numbers}\n")
+
+
+def write(file, title, cases):
+    with open(f"cases/{file}.ddp", "w") as f:
+        f.write(f"edition 1\n\n# {title} against PyTorch. Written by torch_library.py.\n\n")
+        f.write("\n".join(HEAD + [f"# run {name}" for name, _ in cases]) + "\n")
+    with open(f"cases/{file}.out", "w") as f:
+        for name, value in cases:
+            numbers = " ".join(f"{v:.5g}" for v in (value.double() + 0.0).flatten().tolist())
+            f.write(f"{name}: {numbers}\n")
+
+
+write("torch", "Functions of the library", CASES)
+
+HEAD.clear()
+K = iter(range(100))
+image, seq = tensor("image", B, 2, 4, 5), tensor("seq", B, 3, 2)
+f, up = tensor("filter", 6, 1, 3, 2), tensor("up", 2, 3, 2, 2)
+h, c = tensor("h", B, 3), tensor("c", B, 3)
+STEPS = "transpose(seq, 0, 1)"
+
+
+def recurrent(kind, gates, function, states):
+    """Outputs and last states of one layer, and the cases that give them here."""
+    layer = kind(2, 3).double()
+    names = [f"{kind.__name__.lower()}_{n}" for n in ("wi", "wh", "bi", "bh")]
+    shapes = [(gates, 2), (gates, 3), (gates,), (gates,)]
+    with torch.no_grad():
+        for parameter, name, shape in zip(layer.parameters(), names, shapes):
+            parameter.copy_(tensor(name, *shape))
+        start = [v[None] for v in (h, c)[:states]]
+        y, last = layer(seq.transpose(0, 1), start[0] if states == 1 else tuple(start))
+    last = [last] if states == 1 else last
+    call = f"{function}({STEPS}, {', '.join('hc'[:states])}, {', '.join(names)})"
+    return [(f"{call}[{i}]", v) for i, v in enumerate([y, *[v[0] for v in last]])]
+
+
+CASES = [
+    ("conv(image, filter, [1, 1], [0, 0], [1, 1], 2)", F.conv2d(image, f, groups=2)),
+    ("conv(image, filter, stride = [2, 1], padding = [1, 2], dilation = [1, 3], groups = 2)",
+     F.conv2d(image, f, None, (2, 1), (1, 2), (1, 3), 2)),
+    ("conv_transpose(image, up, [2, 2], [1, 0], [1, 0])",
+     F.conv_transpose2d(image, up, None, 2, (1, 0), (1, 0))),
+    ("max_pool2d(image, 2, padding = 1)", F.max_pool2d(image, 2, padding=1)),
+    ("avg_pool2d(image, 3, 1, 1)", F.avg_pool2d(image, 3, 1, 1)),
+    ("adaptive_avg_pool2d(image, [2, 1])", F.adaptive_avg_pool2d(image, (2, 1))),
+    ("upsample2d(image[:, :, :2, :2], 2)", F.interpolate(image[:, :, :2, :2], scale_factor=2)),
+    ("topk(seq, 2)[0]", seq.topk(2)[0]), ("topk(seq, 2, largest = false)[1]", seq.topk(2, largest=False)[1]),
+    ("sort(seq, 1, descending = true)[0]", seq.sort(1, descending=True)[0]),
+    ("argsort(image, 3)", image.argsort(3)), ("cumsum(seq, 1)", seq.cumsum(1)),
+    ("pad(seq, [1, 2, 0, 1], -1.5)", F.pad(seq, [1, 2, 0, 1], value=-1.5)),
+    *recurrent(torch.nn.LSTM, 12, "lstm_layer", 2),
+    *recurrent(torch.nn.GRU, 9, "gru_layer", 1),
+    *recurrent(torch.nn.RNN, 3, "rnn_layer", 1),
+]
+write("torch_layers", "Convolution, pooling, order and recurrent layers", CASES)
