@@ -9,15 +9,15 @@
 #include "ops.h"
 #include "passes.h"
 #include "sema.h"
+#include "ungraded.h"
 
 typedef struct Grad {
   Job *job;
   Graph *g;
-  uint32_t n;      /* values of the forward graph */
-  bool *needed;    /* a trained parameter is upstream, along differentiable inputs */
-  Val *sum;        /* gradient so far; NO_VAL */
-  Val *leaf;       /* by leaf: gradient */
-  bool *leaf_seen; /* by leaf: the graph reads it */
+  uint32_t n;   /* values of the forward graph */
+  bool *needed; /* a trained parameter is upstream, along differentiable inputs */
+  Val *sum;     /* gradient so far; NO_VAL */
+  Val *leaf;    /* by leaf: gradient */
 } Grad;
 
 static bool is_text(const char *rule, const char *special) {
@@ -40,7 +40,6 @@ static void find_needed(Grad *b) {
     const Value *x = value_at(b->g, v);
     if (x->op == OP_param) {
       int32_t leaf = owner(b->job, (int32_t)x->attr[0].as.i);
-      b->leaf_seen[leaf] = true;
       b->needed[v] = b->job->leaves.at[leaf].trained;
     }
     for (int i = 0; i < x->inputs; i++) b->needed[v] |= b->needed[x->in[i]] && passes(x, i);
@@ -133,8 +132,7 @@ static void through_body(Grad *b, Val v, const bool *wanted, Val g) {
   for (int i = 0; i < x.inputs; i++) inner.needed[in[i]] = wanted[i];
   for (Val k = first + x.inputs; k < inner.n; k++) {
     const Value *y = value_at(b->g, k);
-    for (int i = 0; i < y->inputs; i++)
-      inner.needed[k] |= inner.needed[y->in[i]] && passes(y, i);
+    for (int i = 0; i < y->inputs; i++) inner.needed[k] |= inner.needed[y->in[i]] && passes(y, i);
     if (dtype_category(y->type.dtype) != 'f') inner.needed[k] = false;
   }
   inner.sum[root] = g;
@@ -212,60 +210,18 @@ static void add_outputs(Grad *b) {
   }
 }
 
-static bool lacks(const Grad *b, uint32_t i) {
-  const Leaf *leaf = &b->job->leaves.at[i];
-  return !leaf->buffer && leaf->trained && leaf->tied_to < 0 && b->leaf[i] == NO_VAL;
-}
-
-static bool same_place(Span a, Span b) {
-  return a.file == b.file && a.begin == b.begin && a.end == b.end;
-}
-
-/* One report for all parameters of a module. */
-static void report_leaf(Grad *b, uint32_t first, bool *reported) {
-  enum { SHOWN = 4 };
-  const Leaf *leaf = &b->job->leaves.at[first];
-  Text names = {0};
-  int n = 0;
-  for (uint32_t i = first; i < b->job->leaves.len; i++) {
-    const Leaf *other = &b->job->leaves.at[i];
-    if (!lacks(b, i) || b->leaf_seen[i] != b->leaf_seen[first]) continue;
-    if (!same_place(other->at, leaf->at)) continue;
-    reported[i] = true;
-    if (n++ < SHOWN) text_addf(&names, "%s`%s`", n > 1 ? ", " : "", other->name);
-  }
-  if (n > SHOWN) text_addf(&names, " and %d more", n - SHOWN);
-  const char *reason = b->leaf_seen[first]
-                           ? "every way to `loss` is cut by `detach`, a comparison or an index"
-                       : n > 1 ? "the objective never uses them"
-                               : "the objective never uses it";
-  diag_report(DIAG_E0613, leaf->at, "parameter%s %s get%s no gradient: %s", n > 1 ? "s" : "",
-              names.at, n > 1 ? "" : "s", reason);
-  diag_help("remove what is not needed, or `freeze` it in the model block");
-  text_free(&names);
-}
-
-static void report_missing(Grad *b) {
-  if (job_setting_is(b->job, "ddp_find_unused_parameters", "true")) return;
-  bool *reported = ARENA_ARRAY(b->job->arena, bool, b->job->leaves.len + 1);
-  for (uint32_t i = 0; i < b->job->leaves.len; i++) {
-    if (lacks(b, i) && !reported[i]) report_leaf(b, i, reported);
-  }
-}
-
 void pass_grad(Job *job) {
   Graph *g = job->train;
   Grad b = {.job = job, .g = g, .n = g->values.len};
   b.needed = ARENA_ARRAY(job->arena, bool, b.n);
   b.sum = ARENA_ARRAY(job->arena, Val, b.n);
   b.leaf = ARENA_ARRAY(job->arena, Val, job->leaves.len + 1);
-  b.leaf_seen = ARENA_ARRAY(job->arena, bool, job->leaves.len + 1);
   find_needed(&b);
   Val loss = find_loss(g);
   const Value top = *value_at(g, loss);
   b.sum[loss] = ir_const(g, 1.0, top.type.dtype, top.at, top.scope);
   for (Val v = b.n - 1; v > 0; v--) visit(&b, v);
-  report_missing(&b);
+  ungraded_report(job, b.n, b.leaf, passes);
   add_outputs(&b);
   ir_verify(g, "grad");
 }

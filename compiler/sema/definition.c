@@ -5,43 +5,16 @@
 #include "diag.h"
 
 static const struct {
-  const char *key;
-  const char *const *names;
+  const char *key, *name;
 } later_names[] = {
-    {"optim", (const char *const[]){"adamw_torch_xla",
-                                    "adamw_torch_npu_fused",
-                                    "adamw_apex_fused",
-                                    "adamw_anyprecision",
-                                    "adamw_torch_4bit",
-                                    "adamw_torch_8bit",
-                                    "ademamix",
-                                    "sgd_foreach",
-                                    "adamw_bnb_8bit",
-                                    "adamw_8bit",
-                                    "lion_8bit",
-                                    "paged_adamw_32bit",
-                                    "paged_adamw_8bit",
-                                    "rmsprop_bnb",
-                                    "galore_adamw",
-                                    "lomo",
-                                    "adalomo",
-                                    "grokadamw",
-                                    "schedule_free_radam",
-                                    "schedule_free_adamw",
-                                    "schedule_free_sgd",
-                                    "apollo_adamw",
-                                    "stable_adamw",
-                                    NULL}},
-    {"lr_scheduler_type",
-     (const char *const[]){"reduce_lr_on_plateau", "greedy", "cosine_warmup_with_min_lr", NULL}},
+#define LATER(key, name) {#key, #name},
+#include "later.def"
+#undef LATER
 };
 
 static bool is_later(const char *key, const char *name) {
   for (size_t i = 0; i < sizeof(later_names) / sizeof(*later_names); i++) {
-    if (strcmp(later_names[i].key, key) != 0) continue;
-    for (const char *const *n = later_names[i].names; *n; n++) {
-      if (!strcmp(*n, name)) return true;
-    }
+    if (!strcmp(later_names[i].key, key) && !strcmp(later_names[i].name, name)) return true;
   }
   return false;
 }

@@ -467,6 +467,7 @@ static bool check_list(Settings *s, const SettingSlot *slot, const Expr *e, Sett
     SettingValue *item = ARENA_NEW(s->arena, SettingValue);
     *item = *v;
     *v = (SettingValue){.kind = VALUE_list};
+    if (!item->text[0]) return true; /* `debug = ""` */
     vec_push(s->arena, &v->items, (SettingItem){.value = item, .at = e->span});
   }
   if (v->kind != VALUE_list) {

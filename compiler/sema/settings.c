@@ -109,6 +109,9 @@ static void refuse(Settings *s, const SettingSlot *slot, const Setting *line) {
   setting_default(s, slot->row, &initial);
   if (e->kind == EXPR_bool) idle = initial.kind == VALUE_bool && initial.b == e->as.b;
   if (e->kind == EXPR_int) idle = initial.kind == VALUE_int && initial.i == e->as.i;
+  if (e->kind == EXPR_unary && e->as.unary.operand->kind == EXPR_int) {
+    idle = initial.kind == VALUE_int && initial.i == -e->as.unary.operand->as.i;
+  }
   if (e->kind == EXPR_text) {
     idle = initial.kind == VALUE_text && !strcmp(initial.text, e->as.text.text);
   }
