@@ -34,4 +34,6 @@ void text_add_double(Text *t, double v);
 
 /* 64-bit hash of bytes (XXH64), same on every machine. */
 uint64_t text_hash(const void *data, size_t n, uint64_t seed);
+/* "80GiB", "512 MB", "4096": bytes. False: no size. */
+bool text_parse_size(const char *text, int64_t *out);
 #endif

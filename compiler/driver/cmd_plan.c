@@ -7,7 +7,7 @@
 static bool memory_of(const Run *r, int64_t *bytes) {
   const char *given = r->options.value[OPT_memory];
   *bytes = machine_memory();
-  if (!given || size_parse(given, bytes)) return true;
+  if (!given || text_parse_size(given, bytes)) return true;
   fprintf(stderr, "ddpc: --memory %s is no size\nhelp: a number with a unit, as 16GiB or 500MB\n",
           given);
   return false;

@@ -46,6 +46,7 @@ Job *run_analyse(Run *r, const char *path, bool check_only) {
                      .check_only = check_only};
   die_context("sema");
   Job *job = sema_analyse(r->arena, path, &how);
+  if (job) r->march = job->target.march;
   run_say_time(r, "sema");
   return job;
 }

@@ -7,27 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-bool size_parse(const char *text, int64_t *out) {
-  static const struct {
-    const char *unit;
-    double factor;
-  } units[] = {{"", 1},         {"B", 1},      {"K", 0x1p10},   {"KiB", 0x1p10}, {"M", 0x1p20},
-               {"MiB", 0x1p20}, {"G", 0x1p30}, {"GiB", 0x1p30}, {"T", 0x1p40},   {"TiB", 0x1p40},
-               {"KB", 1e3},     {"MB", 1e6},   {"GB", 1e9},     {"TB", 1e12}};
-  char *end;
-  double n = strtod(text, &end);
-  if (end == text || !(n > 0) || !strchr("0123456789.", text[0])) return false;
-  while (*end == ' ') end++;
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-    if (strcmp(end, units[i].unit) != 0) continue;
-    double bytes = floor(n * units[i].factor);
-    if (bytes >= 0x1p62) return false;
-    *out = (int64_t)bytes;
-    return true;
-  }
-  return false;
-}
-
 int64_t machine_memory(void) {
   int64_t bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
   static const char *const limits[] = {"/sys/fs/cgroup/memory.max",

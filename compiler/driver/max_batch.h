@@ -11,8 +11,6 @@ typedef struct MaxBatch {
 } MaxBatch;
 
 MaxBatch max_batch_find(const Run *r, const char *path, int64_t memory);
-/* "16GiB", "80G" (the same unit), "500MB", "1073741824" */
-bool size_parse(const char *text, int64_t *out);
 /* Of this machine, or its control group. */
 int64_t machine_memory(void);
 #endif

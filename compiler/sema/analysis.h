@@ -24,7 +24,7 @@ typedef struct Analysis {
   VEC(LoadedFile) headers; /* of C */
   VEC(const char *) opened; /* paths of files whose imports are being read, for cycles */
 
-  const Decl *objective, *train, *runtime;
+  const Decl *objective, *train, *runtime, *sweep;
   VEC(const Decl *) datasets, models; /* of the job file, in the order written */
   VEC(struct DataState *) data;       /* data.c: the datasets that were asked for */
   VEC(struct ModelState *) model;     /* model.c */
@@ -41,6 +41,8 @@ bool import_job(Analysis *a, const char *path);
 File *import_hook(void *self, File *from, const Decl *decl);
 Datum import_param(Analysis *a, Eval *e, File *file, const Decl *decl);
 void import_check_defines(Analysis *a);
+/* Does the value fit the declared type of a param? Ints are taken for floats, and become them. */
+bool param_fits(const TypeExpr *type, Datum *d);
 const char *path_join(Arena *a, const char *directory, const char *file);
 const char *path_directory(Arena *a, const char *path); /* "" or "dir/" */
 
@@ -72,6 +74,11 @@ bool model_finish(Analysis *a); /* false: a model has mistakes, or what is not s
 void groups_note(Analysis *a, const LeafSet *leaves, const SettingList *keys, const char *name,
                  Env *env);
 void groups_make(Analysis *a);
+
+/* target.c: the blocks and --target -> Job.target. */
+void target_make(Analysis *a);
+/* sweep.c: Job.sweep; after everything else, when it is known what is fixed in a program. */
+void sweep_make(Analysis *a);
 
 /* objective.c */
 void objective_build(Analysis *a);

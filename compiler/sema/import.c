@@ -135,8 +135,7 @@ static Span define_span(Analysis *a, const char *name, const char *value) {
   return (Span){source, 0, (uint32_t)n};
 }
 
-/* Does the value fit the declared type? Ints are taken for floats, and become them. */
-static bool param_fits(const TypeExpr *type, Datum *d) {
+bool param_fits(const TypeExpr *type, Datum *d) {
   const char *want = type->kind == TYPE_name ? type->name : "";
   if (!strcmp(want, "int")) return d->kind == DATUM_int;
   if (!strcmp(want, "bool")) return d->kind == DATUM_bool;

@@ -104,6 +104,26 @@ typedef struct NativeHeader {
   bool compiled;                /* its functions are called: c_file belongs to the program */
 } NativeHeader;
 
+/* What the program is made for: `--target`, with the block of that name. */
+typedef struct JobTarget {
+  const char *name;
+  bool cuda;
+  const char *march;        /* CPU: a -march of the C compiler */
+  VEC(const char *) archs;  /* CUDA: "sm_90" */
+  int64_t world_size;       /* ranks that it is meant for; 0: not said */
+  int64_t memory;           /* bytes that a rank may use; 0: not said */
+  Span at;                  /* of the name of its block; else nowhere */
+} JobTarget;
+
+/* One line of `sweep`: every run of the sweep takes one value of each axis. */
+typedef struct SweepAxis {
+  const char *name;         /* "train.learning_rate", or the name of a param: as for -D */
+  const char *key;          /* "learning_rate": as a flag of the program */
+  bool compile_time;        /* each value needs a program of its own */
+  VEC(const char *) values; /* as -D and flags take them */
+  Span at;
+} SweepAxis;
+
 typedef struct JobSetting { /* every key of train and runtime, also those not written */
   const char *key;
   const char *value;  /* text as the runtime parses it: "5e-4", "true", "none", "steps" */
@@ -125,6 +145,8 @@ typedef struct Job {
   VEC(Optimizer) optimizers;
   VEC(Metric) metrics;
   VEC(JobSetting) settings;
+  JobTarget target;
+  VEC(SweepAxis) sweep;   /* the last axis runs fastest; empty: no sweep */
   VEC(NativeHeader) natives; /* in order of reading */
   Graph *train, *eval;    /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
   Graph *schedule;        /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */

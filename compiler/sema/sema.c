@@ -116,11 +116,11 @@ static void find_blocks(Analysis *a) {
     case DECL_model:
       vec_push(a->arena, &a->models, d);
       break;
-    case DECL_target:
-      diag_report(DIAG_E0716, d->span, "`target` is not supported yet");
-      break;
     case DECL_sweep:
-      diag_report(DIAG_E0716, d->span, "`sweep` is not supported yet");
+      if (a->sweep)
+        twice(d, a->sweep, "`sweep`");
+      else
+        a->sweep = d;
       break;
     default:
       break;
@@ -252,9 +252,11 @@ Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
   import_check_defines(a);
   settings_check(a->settings);
   settings_rules(a->settings);
+  target_make(a);
   bool fragment = false;
   bool whole = is_whole(a, &fragment);
   if (whole) build_job(a);
+  sweep_make(a);
   if (whole || fragment) resolve_unused(a->program, a->root);
   if (diag_errors()) return NULL;
   settings_export(a->settings, a->job);

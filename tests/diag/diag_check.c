@@ -3,7 +3,7 @@
      # error E0301: unknown name `relo` | did you mean `relu`?
    (`warning W...` likewise; the text after " | " is the help and may be left out). Places that carry no
    comment stand in the head:  # expect PATH:LINE error E0713: text   and  # run -D name=value.
-   `# run check` asks as `ddpc check` does.
+   `# run check` asks as `ddpc check` does, `# run --target NAME` for a target.
    Exactly these diagnostics must come, by path, line, code and message. Exit 0, or 1 with both lists. */
 #include "diag.h"
 #include "passes.h"
@@ -58,6 +58,7 @@ static void take(Report *r, const char *spec) {
 static SemaDefine defines[8];
 static int n_defines;
 static bool check_only;
+static const char *target;
 
 static void read_define(const char *text) {
   const char *eq = strchr(text, '=');
@@ -79,6 +80,12 @@ static void read_expected(const char *path, Reports *out) {
   for (int n = 1; fgets(line, sizeof(line), f); n++) {
     if (!strncmp(line, "# run -D ", 9)) {
       read_define(line + 9);
+      continue;
+    }
+    if (!strncmp(line, "# run --target ", 15)) {
+      char *name = strdup(line + 15);
+      trim(name);
+      target = name;
       continue;
     }
     if (!strcmp(line, "# run check\n")) {
@@ -173,7 +180,7 @@ int main(int argc, char **argv) {
   if (argc != 2) return 2;
   read_expected(argv[1], &want);
   Arena *arena = arena_new();
-  SemaOptions options = {.defines = defines, .n_defines = n_defines, .check_only = check_only};
+  SemaOptions options = {.defines = defines, .n_defines = n_defines, .target = target, .check_only = check_only};
   Job *job = sema_analyse(arena, argv[1], &options);
   bool whole = job && job->train && job->eval && !diag_later();
   if (whole) pass_means(job);
