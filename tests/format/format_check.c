@@ -5,7 +5,8 @@
                                          the blocks marked ```ddp
      format_check --random FIRST COUNT   the same for random texts (tests/fuzz/generate.c)
      format_check --text SEED            a random text
-   The promises: the canonical text parses, to the same tree, with the same comments; formatting it again changes nothing; no blanks at line ends, one line end at the end. */
+   The promises: the canonical text parses, to the same tree, with the same comments; formatting it again
+   changes nothing; no blanks at line ends, one line end at the end. Files parse without warnings then. */
 #include "diag.h"
 #include "format.h"
 #include "generate.h"
@@ -18,7 +19,7 @@
 
 /* What a text is, apart from its layout. */
 typedef struct Meaning {
-  bool ok;
+  bool ok, silent; /* parses; without a warning */
   Text tree, comments, canonical;
 } Meaning;
 
@@ -89,6 +90,7 @@ static Meaning read_meaning(const char *path, const char *text, size_t length) {
   diag_flush(out, false);
   fclose(out);
   if (m.ok != !strstr(unseen, ": error[")) fprintf(stderr, "%s: %s", path, unseen);
+  m.silent = !*unseen;
   free(unseen);
   source_drop_last();
   arena_free(arena);
@@ -113,8 +115,9 @@ static bool clean(const Text *t) {
          !strchr(t->at, '\r');
 }
 
-/* 1: holds, 0: does not, -1: the text does not parse. */
-static int promises(const char *path, const char *text, size_t length) {
+/* 1: holds, 0: does not, -1: the text does not parse. W0214 mistakes an operator behind the `}` of a map for
+   a new line, so random texts are not silent. */
+static int promises(const char *path, const char *text, size_t length, bool silent) {
   Meaning a = read_meaning(path, text, length);
   if (!a.ok) {
     free_meaning(&a);
@@ -132,6 +135,8 @@ static int promises(const char *path, const char *text, size_t length) {
     good = complain(path, "comments change", &a.comments, &b.comments);
   else if (!same(&a.canonical, &b.canonical))
     good = complain(path, "formatting twice gives another text", &a.canonical, &b.canonical);
+  else if (silent && !b.silent)
+    good = complain(path, "the canonical text has warnings", &source, &a.canonical);
   else if (!clean(&a.canonical))
     good = complain(path, "blanks, tabs or empty lines", &source, &a.canonical);
   text_free(&source);
@@ -165,7 +170,7 @@ static bool page(const char *path, const char *at, int *count) {
     Text block = {0};
     if (strncmp(at + 1, "edition", 7) != 0) text_add(&block, "edition 1\n");
     text_add_n(&block, at + 1, (size_t)(end - at));
-    int held = promises(path, block.at, block.len);
+    int held = promises(path, block.at, block.len, true);
     *count += held == 1;
     good = good && held != 0;
     text_free(&block);
@@ -186,7 +191,7 @@ static bool files(int n, char **paths) {
     } else if (dot && !strcmp(dot, ".md")) {
       good &= page(paths[i], t.at, &count);
     } else {
-      int held = promises(paths[i], t.at, t.len);
+      int held = promises(paths[i], t.at, t.len, true);
       count += held == 1;
       good &= held != 0;
     }
@@ -203,7 +208,7 @@ static bool random_texts(uint64_t first, uint64_t count) {
     char name[32];
     snprintf(name, sizeof name, "seed %llu", (unsigned long long)seed);
     generate_text(&t, seed);
-    good = promises(name, t.at, t.len) == 1;
+    good = promises(name, t.at, t.len, false) == 1;
     if (!good) fprintf(stderr, "%s: ddpc_format_check --text %s prints it\n", name, name + 5);
     text_free(&t);
   }
@@ -222,7 +227,7 @@ static bool golden(const char *path, const char *expected) {
       complain(path, "is formatted otherwise", &want, &m.canonical);
     free_meaning(&m);
   }
-  if (good) good = promises(path, t.at, t.len) == 1;
+  if (good) good = promises(path, t.at, t.len, true) == 1;
   text_free(&t);
   text_free(&want);
   return good;
