@@ -141,12 +141,18 @@ static bool field_dims(Eval *e, Env *env, const TypeExpr *t, Field *f) {
   }
   Type dims, all = {.rank = 0};
   if (!eval_dims(e, &fixed, env, &dims)) return false;
-  all.dtype = f->type.dtype;
+  for (int k = 0; k < dims.rank; k++) {
+    if (dim_known(dims.dim[k]) && dims.dim[k].fixed >= 1) continue;
+    diag_report(DIAG_E0410, t->span, "dimension %d of field `%s` is %lld", k, f->name,
+                (long long)dims.dim[k].fixed);
+    return false;
+  }
+  all.dtype = dims.dtype = f->type.dtype;
   for (uint32_t i = 0, k = 0; i < t->dims.len && i < IR_MAX_RANK; i++) {
     bool ragged = is_ragged(t->dims.at[i].value);
     all.dim[all.rank++] = ragged ? (Dim){0, -1} : dims.dim[k++];
   }
-  f->type = all;
+  f->type = f->ragged ? all : dims; /* one expression may be a list of sizes */
   if (!f->text) return true;
   diag_report(DIAG_E0501, t->span, "a field of texts is one text per sample");
   return false;
