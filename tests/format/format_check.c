@@ -6,7 +6,8 @@
      format_check --random FIRST COUNT   the same for random texts (tests/fuzz/generate.c)
      format_check --text SEED            a random text
    The promises: the canonical text parses, to the same tree, with the same comments; formatting it again
-   changes nothing; no blanks at line ends, one line end at the end. Files parse without warnings then. */
+   changes nothing; no blanks at line ends, one line end at the end; the diff leads there. Files parse
+   without warnings then. */
 #include "diag.h"
 #include "format.h"
 #include "generate.h"
@@ -115,6 +116,47 @@ static bool clean(const Text *t) {
          !strchr(t->at, '\r');
 }
 
+static const char *line_end(const char *s) {
+  return s + strcspn(s, "\n") + (strchr(s, '\n') != NULL);
+}
+
+/* What the diff makes of the text that it was made for. */
+static void patch(Text *out, const char *text, const char *diff) {
+  const char *left = text;
+  long line = 1;
+  while (*diff) {
+    const char *end = line_end(diff);
+    long begin;
+    if (sscanf(diff, "@@ -%ld", &begin) == 1) {
+      bool none = strstr(diff, ",0 +") && strstr(diff, ",0 +") < end; /* behind that line */
+      for (; line < begin + none; line++) {
+        text_add_n(out, left, (size_t)(line_end(left) - left));
+        left = line_end(left);
+      }
+    } else if (*diff == '\\') { /* the line before has no end */
+      if (out->len && diff[-1] == '\n' && !*left && !*end) out->len--;
+    } else if (strncmp(diff, "--- ", 4) != 0 && strncmp(diff, "+++ ", 4) != 0) {
+      if (*diff != '-') text_add_n(out, diff + 1, (size_t)(end - diff) - 1);
+      if (*diff != '+') {
+        left = line_end(left);
+        line++;
+      }
+    }
+    diff = end;
+  }
+  text_add(out, left);
+}
+
+static bool diff_holds(const Text *a, const Text *b) {
+  Text diff = {0}, patched = {0};
+  format_diff(&diff, "a", "b", a, b);
+  patch(&patched, a->at, diff.at ? diff.at : "");
+  bool good = same(&patched, b);
+  text_free(&diff);
+  text_free(&patched);
+  return good;
+}
+
 /* 1: holds, 0: does not, -1: the text does not parse. W0214 mistakes an operator behind the `}` of a map for
    a new line, so random texts are not silent. */
 static int promises(const char *path, const char *text, size_t length, bool silent) {
@@ -126,6 +168,7 @@ static int promises(const char *path, const char *text, size_t length, bool sile
   Meaning b = read_meaning(path, a.canonical.at, a.canonical.len);
   Text source = {0};
   text_add_n(&source, text, length);
+  text_add(&source, "");
   bool good = true;
   if (!b.ok)
     good = complain(path, "the canonical text does not parse", &source, &a.canonical);
@@ -135,6 +178,8 @@ static int promises(const char *path, const char *text, size_t length, bool sile
     good = complain(path, "comments change", &a.comments, &b.comments);
   else if (!same(&a.canonical, &b.canonical))
     good = complain(path, "formatting twice gives another text", &a.canonical, &b.canonical);
+  else if (!diff_holds(&source, &a.canonical))
+    good = complain(path, "the diff does not lead there", &source, &a.canonical);
   else if (silent && !b.silent)
     good = complain(path, "the canonical text has warnings", &source, &a.canonical);
   else if (!clean(&a.canonical))
