@@ -1,6 +1,7 @@
-# Library files -> one C table: text of each file, and an index of the names that each declares.
+# Library files and templates -> one C table: text of each file, and an index of the names that each
+# library file declares.
 # cmake -DROOT=stdlib -DOUT=stdlib_table.c -P stdlib.cmake
-file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/*.ddp)
+file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/*.ddp ${ROOT}/templates/*.csv)
 list(SORT files)
 set(texts "")
 set(table "")
@@ -14,6 +15,9 @@ foreach(file ${files})
   string(APPEND texts "static const char text_${n}[] = {\n${bytes}0};\n")
   string(APPEND table "    {\"std/${file}\", text_${n}, sizeof text_${n} - 1},\n")
   file(READ ${ROOT}/${file} content)
+  if(file MATCHES "^templates/")
+    set(content "")
+  endif()
   string(REGEX MATCHALL "\n(def|module|optimizer|const) [A-Za-z_0-9]+" names "\n${content}")
   foreach(name ${names})
     string(REGEX REPLACE "^.* " "" name "${name}")
