@@ -37,6 +37,7 @@ typedef struct DataState {
   VEC(View) views;
   VEC(const char *) read; /* members that were read */
   VEC(Made) transformed;  /* names that transforms make, with their places */
+  bool transforming;      /* a transform is being evaluated */
 } DataState;
 
 /* ---------- fields ---------- */
@@ -325,7 +326,9 @@ static void view_fill(DataState *s, const char *split, View *view, Eval *e) {
   Eval ev = eval_new(a->program, build_new(a->arena, view->sample, e->leaves), e->leaves,
                      view->graph->training);
   ev.frame = e->frame;
+  s->transforming = true;
   run_transforms(s, split, view->env, &ev);
+  s->transforming = false;
   /* Copies of a value are made once per graph. */
   view->map = ARENA_ARRAY(a->arena, Val, view->sample->values.len);
 }
@@ -374,6 +377,12 @@ static Datum data_member(void *self, Eval *e, const char *name, Span at) {
   if (!e->build) {
     eval_report(e, DIAG_E0508, at, "`%s.%s` is known only when the program runs",
                 s->decl->name.text, name);
+    return datum_error();
+  }
+  if (s->transforming) {
+    eval_report(e, DIAG_E0310, at, "a transform of `%s` reads `%s.%s`, which it makes itself",
+                s->decl->name.text, s->decl->name.text, name);
+    diag_help("write `%s`: inside a transform fields go by their names", name);
     return datum_error();
   }
   View *view = make_view(s, e);
