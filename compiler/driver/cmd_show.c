@@ -112,11 +112,17 @@ static const char *first_value(Arena *a, const Job *job, int32_t leaf) {
   for (uint32_t i = 0; i < job->init.len; i++) {
     const InitStep *step = &job->init.at[i];
     if (step->leaf != leaf) continue;
-    if (step->kind == INIT_fill)
+    bool part = step->elements < type_elements_at(job->leaves.at[leaf].type, 1);
+    if (part)
+      s = arena_printf(a, "%s, then %g in %lld places", s, step->a, (long long)step->elements);
+    else if (step->kind == INIT_fill)
       s = arena_printf(a, "%g", step->a);
     else
-      s = arena_printf(a, step->kind == INIT_normal ? "normal(%g, %g)" : "uniform(%g, %g)", step->a,
-                       step->b);
+      s = arena_printf(a, "%s(%g, %g)",
+                       step->kind == INIT_uniform  ? "uniform"
+                       : step->kind == INIT_normal ? "normal"
+                                                   : "trunc_normal",
+                       step->a, step->b);
   }
   return s;
 }

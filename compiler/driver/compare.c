@@ -273,7 +273,8 @@ void compare_objective(Arena *a, const Side *x, const Side *y, Section *out) {
   bool same = j->init.len == k->init.len;
   for (uint32_t i = 0; same && i < j->init.len; i++) {
     const InitStep *s = &j->init.at[i], *t = &k->init.at[i];
-    same = s->kind == t->kind && s->elements == t->elements && s->a == t->a && s->b == t->b;
+    same = s->kind == t->kind && s->elements == t->elements && s->a == t->a && s->b == t->b &&
+           s->offset == t->offset && s->step == t->step && s->low == t->low && s->high == t->high;
   }
   if (!same)
     add(a, out, "initial values", arena_printf(a, "%u steps", j->init.len),

@@ -94,13 +94,14 @@ static void write_arenas(Emit *e, Text *out) {
 }
 
 static void write_init(Emit *e, Text *out) {
-  static const char *const kinds[] = {"fill", "uniform", "normal"};
+  static const char *const kinds[] = {"fill", "uniform", "normal", "trunc_normal"};
   const Job *job = e->plan->job;
   if (!job->init.len) return;
   text_add(
       out,
       "/* Initial values, drawn in the order of PyTorch's constructors. fill: a; uniform: a to b;\n"
-      "   normal: mean a, deviation b. */\n");
+      "   normal: mean a, deviation b. Then the first element, the step to the next, and limits. "
+      "*/\n");
   text_add(out, "static const DdpInitStep init[] = {\n");
   for (uint32_t i = 0; i < job->init.len; i++) {
     const InitStep *s = &job->init.at[i];
@@ -113,6 +114,10 @@ static void write_init(Emit *e, Text *out) {
     write_double(out, s->a);
     text_add(out, ", ");
     write_double(out, s->b);
+    text_addf(out, ", %lld, %lld, ", (long long)s->offset, (long long)s->step);
+    write_double(out, s->low);
+    text_add(out, ", ");
+    write_double(out, s->high);
     text_add(out, "},\n");
   }
   text_add(out, "};\n");

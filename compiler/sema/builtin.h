@@ -49,6 +49,7 @@ BuiltinFunction builtin_concat, builtin_stack, builtin_chunk, builtin_split, bui
 BuiltinFunction builtin_scatter_add, builtin_pad;
 BuiltinFunction builtin_cast, builtin_sequential, builtin_extreme, builtin_need_float;
 BuiltinFunction builtin_arange, builtin_full, builtin_uniform, builtin_normal, builtin_bernoulli;
+BuiltinFunction builtin_trunc_normal, builtin_orthogonal, builtin_set_row, builtin_diagonal;
 BuiltinFunction builtin_randint, builtin_refused;
 /* Transforms and what belongs to datasets (transform.c). */
 BuiltinFunction builtin_standardize, builtin_by_chance, builtin_color_jitter, builtin_random_crop;

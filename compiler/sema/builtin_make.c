@@ -4,6 +4,7 @@
 #include "builtin.h"
 #include "fold.h"
 #include "op.h"
+#include <math.h>
 #include <string.h>
 
 Datum builtin_arange(Eval *e, const Builtin *b, const BuiltinCall *c) {
@@ -36,7 +37,7 @@ Datum builtin_full(Eval *e, const Builtin *b, const BuiltinCall *c) {
   if (!e->build) {
     double x;
     if (!need_number(e, c->value[0], c->span[0], "the value", &x)) return datum_error();
-    return initial(e, c, 1, (Draw){INIT_fill, x, 0});
+    return initial(e, c, 1, (Draw){.kind = INIT_fill, .a = x});
   }
   Val v;
   Attr attr[IR_MAX_ATTRS] = {0};
@@ -97,7 +98,7 @@ static Datum two_numbers(Eval *e, OpKind op, int kind, double a, double b, const
     return datum_error();
   if (c->given[1] && !need_number(e, c->value[1], c->span[1], "this number", &b))
     return datum_error();
-  if (!e->build) return initial(e, c, 2, (Draw){kind, a, b});
+  if (!e->build) return initial(e, c, 2, (Draw){.kind = kind, .a = a, .b = b});
   Attr attr[IR_MAX_ATTRS] = {0};
   attr[0].as.f = a;
   attr[1].as.f = b;
@@ -121,7 +122,7 @@ Datum builtin_bernoulli(Eval *e, const Builtin *b, const BuiltinCall *c) {
   if (!need_number(e, c->value[0], c->span[0], "the probability", &p)) return datum_error();
   if (!e->build) {
     eval_report(e, DIAG_E0716, c->at, "`bernoulli` as an initial value is not supported yet");
-    return datum_error();
+    return initial(e, c, 1, (Draw){.kind = INIT_fill});
   }
   if (!(p >= 0 && p <= 1)) {
     eval_report(e, DIAG_E0417, c->span[0], "a probability lies between 0 and 1");
@@ -140,9 +141,120 @@ Datum builtin_randint(Eval *e, const Builtin *b, const BuiltinCall *c) {
     return datum_error();
   if (!e->build) {
     eval_report(e, DIAG_E0716, c->at, "`randint` as an initial value is not supported yet");
-    return datum_error();
+    return initial(e, c, 2, (Draw){.kind = INIT_fill});
   }
   return draw(e, OP_randint, attr, c, 2);
+}
+
+/* ---------- initial values of parts ---------- */
+
+static double normal_below(double x) {
+  return 0.5 * (1 + erf(x / sqrt(2)));
+}
+
+/* torch.nn.init.trunc_normal_: drawn again until nothing lies outside of a..b. */
+Datum builtin_trunc_normal(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  double x[4] = {0, 1, -2, 2};
+  for (uint32_t k = 0; k < 4; k++)
+    if (c->given[k] && !need_number(e, c->value[k], c->span[k], "this number", &x[k]))
+      return datum_error();
+  if (e->build) {
+    eval_report(e, DIAG_E0716, c->at, "`%s` in a graph is not supported yet", b->name);
+    diag_help("`normal` and `clamp` come close");
+    return datum_error();
+  }
+  if (!(x[1] > 0) || !(x[2] < x[3])) {
+    eval_report(e, DIAG_E0417, c->at, "`trunc_normal` needs `std` above 0 and `a` below `b`");
+    return datum_error();
+  }
+  /* PyTorch draws in another way where little of the distribution is left. */
+  if (!(normal_below((x[3] - x[0]) / x[1]) - normal_below((x[2] - x[0]) / x[1]) > 0.3))
+    eval_report(e, DIAG_E0716, c->at,
+                "`trunc_normal` where less than 0.3 of the distribution lies between `a` and `b` "
+                "is not supported yet");
+  return initial(
+      e, c, 4, (Draw){.kind = INIT_trunc_normal, .a = x[0], .b = x[1], .low = x[2], .high = x[3]});
+}
+
+Datum builtin_orthogonal(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  double gain = 1;
+  if (c->given[0] && !need_number(e, c->value[0], c->span[0], "`gain`", &gain))
+    return datum_error();
+  eval_report(e, DIAG_E0716, c->at, "`%s` is not supported yet", b->name);
+  return e->build ? datum_error() : initial(e, c, 1, (Draw){.kind = INIT_fill, .a = gain});
+}
+
+/* The positions 0.. along dimension `axis` of a tensor of this rank. */
+static Datum positions(Eval *e, Dim n, int axis, int rank, Span at) {
+  Attr attr[IR_MAX_ATTRS] = {0};
+  attr[op_attr(OP_arange, "n")].as.dims.len = 1;
+  attr[op_attr(OP_arange, "n")].as.dims.at[0] = n;
+  Datum d = emit_op(e, OP_arange, NULL, 0, attr, at);
+  Dim shape[IR_MAX_RANK];
+  for (int i = 0; i < rank; i++) shape[i] = i == axis ? n : dim_of(1);
+  return d.kind == DATUM_error ? d : emit_reshape(e, d.as.tensor, shape, rank, at);
+}
+
+/* x with `value` in one row of the first dimension: a tensor, or the initial value of a leaf. */
+Datum builtin_set_row(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  Datum x = c->value[0];
+  int64_t row;
+  double value;
+  if (!need_int(e, c->value[1], c->span[1], "the row", &row) ||
+      !need_number(e, c->value[2], c->span[2], "the value", &value))
+    return datum_error();
+  Type t;
+  bool draw = x.kind == DATUM_draw;
+  if (draw) {
+    t = (Type){.rank = (int)x.as.draw.shape.len};
+    for (int i = 0; i < t.rank; i++) datum_dim_value(x.as.draw.shape.at[i], &t.dim[i]);
+  } else {
+    Val v;
+    if (!need_tensor(e, x, c->span[0], "the first argument", &v)) return datum_error();
+    t = value_at(e->build->graph, v)->type;
+  }
+  int64_t rows = t.rank ? t.dim[0].fixed : 0;
+  if (!t.rank || !dim_known(t.dim[0]) || row < -rows || row >= rows) {
+    eval_report(e, DIAG_E0413, c->span[1], "row %lld of %lld", (long long)row, (long long)rows);
+    return datum_error();
+  }
+  if (row < 0) row += rows;
+  if (!draw) {
+    Datum at = positions(e, t.dim[0], 0, t.rank, c->at), same[2] = {at, datum_int(row)};
+    Datum in[3] = {fold_elementwise(e, OP_eq, same, 2, c->at), c->value[2], x};
+    return fold_elementwise(e, (OpKind)b->op, in, 3, c->at);
+  }
+  if (x.as.draw.draw.count) {
+    eval_report(e, DIAG_E0716, c->at, "a second part of an initial value is not supported yet");
+    return datum_error();
+  }
+  int64_t width = type_elements_at(t, 1) / rows;
+  Draw *d = &x.as.draw.draw;
+  d->count = width, d->offset = row * width, d->step = 1, d->value = value;
+  return x;
+}
+
+/* `value` on the diagonal of a matrix, 0 elsewhere. */
+Datum builtin_diagonal(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  Attr dims;
+  double value;
+  if (!need_number(e, c->value[0], c->span[0], "the value", &value) ||
+      !dims_of(e, c->value[1], c->span[1], "the shape", &dims))
+    return datum_error();
+  if (dims.as.dims.len != 2) {
+    eval_report(e, DIAG_E0406, c->span[1], "a matrix has 2 dimensions, not %d", dims.as.dims.len);
+    return datum_error();
+  }
+  Dim rows = dims.as.dims.at[0], columns = dims.as.dims.at[1];
+  if (e->build) {
+    Datum i = positions(e, rows, 0, 2, c->at), same[2] = {i, positions(e, columns, 1, 2, c->at)};
+    Datum in[3] = {fold_elementwise(e, OP_eq, same, 2, c->at), datum_float(value), datum_float(0)};
+    return fold_elementwise(e, (OpKind)b->op, in, 3, c->at);
+  }
+  int64_t least = rows.fixed < columns.fixed ? rows.fixed : columns.fixed;
+  return initial(
+      e, c, 1,
+      (Draw){.kind = INIT_fill, .count = least, .step = columns.fixed + 1, .value = value});
 }
 
 Datum builtin_sequential(Eval *e, const Builtin *b, const BuiltinCall *c) {

@@ -20,10 +20,12 @@ typedef struct Leaf {
 
 /* Draws in the order in which PyTorch's constructors make them; a later step may overwrite. */
 typedef struct InitStep {
-  enum { INIT_fill, INIT_uniform, INIT_normal } kind;
+  enum { INIT_fill, INIT_uniform, INIT_normal, INIT_trunc_normal } kind;
   int32_t leaf;      /* -1: drawn and thrown away (elements says how many) */
   int64_t elements;
   double a, b;       /* fill: a; uniform: from a to b; normal: mean a, std b */
+  int64_t offset, step; /* fill: the first element and the distance to the next; else 0 and 1 */
+  double low, high;     /* trunc_normal: drawn again outside of these */
 } InitStep;
 
 /* Parameter group: learning rate and decay of its parameters. NAN: the train key. */

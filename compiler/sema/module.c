@@ -46,7 +46,7 @@ static bool describes(Datum d) {
 static bool leaf_draw(Eval *e, const char *name, Type type, Datum value, Span at, Draw *out) {
   double x;
   if (value.kind == DATUM_error) return false;
-  if (datum_number(value, &x)) return *out = (Draw){INIT_fill, x, 0}, true;
+  if (datum_number(value, &x)) return *out = (Draw){.kind = INIT_fill, .a = x}, true;
   if (value.kind != DATUM_draw) {
     eval_report(e, value.kind == DATUM_none ? DIAG_E0602 : DIAG_E0501, at,
                 "`%s` needs an initial value, such as `zeros()`; this is %s", name,
@@ -86,9 +86,21 @@ static Datum initial_value(Eval *e, const Expr *x, Env *env, Type type, bool kno
 
 static void record_draw(Eval *e, int32_t leaf, Draw d) {
   LeafStore *store = e->leaves;
-  InitStep s = {.leaf = leaf, .a = d.a, .b = d.b};
-  s.kind = d.kind == INIT_uniform ? INIT_uniform : d.kind == INIT_normal ? INIT_normal : INIT_fill;
+  InitStep s = {.leaf = leaf, .a = d.a, .b = d.b, .step = 1, .low = d.low, .high = d.high};
+  static const InitStep kinds[] = {{.kind = INIT_fill},
+                                   {.kind = INIT_uniform},
+                                   {.kind = INIT_normal},
+                                   {.kind = INIT_trunc_normal}};
+  s.kind = kinds[d.kind].kind;
   s.elements = type_elements_at(store->leaves.at[leaf].leaf.type, 1);
+  vec_push(e->arena, &store->init, s);
+  if (!d.count) return;
+  s = (InitStep){.kind = INIT_fill,
+                 .leaf = leaf,
+                 .elements = d.count,
+                 .a = d.value,
+                 .offset = d.offset,
+                 .step = d.step};
   vec_push(e->arena, &store->init, s);
 }
 
@@ -130,7 +142,7 @@ static bool add_leaf(Making *mk, const Member *m, const char *name, Env *env) {
   Draw draw;
   v = initial_value(e, m->value, env, type, false);
   if (!leaf_draw(e, name, type, v, m->value->span, &draw)) return false;
-  if (optimizer && draw.kind != INIT_fill) {
+  if (optimizer && (draw.kind != INIT_fill || draw.count)) {
     eval_report(e, DIAG_E0716, m->value->span, "random optimizer state is not supported yet");
     return false;
   }
@@ -473,6 +485,7 @@ void leaves_number(Eval *e, LeafStore *store, Instance *const *models, uint32_t 
     const LeafEntry *l = &store->leaves.at[s.leaf];
     /* What a tied leaf drew is thrown away: it is the leaf it is tied to. */
     s.leaf = l->leaf.tied_to >= 0 ? -1 : l->number;
+
     vec_push(job->arena, &job->init, s);
   }
 }

@@ -88,8 +88,10 @@ typedef struct ObjectClass {
 typedef struct MapEntry MapEntry;
 
 typedef struct Draw { /* as InitStep */
-  int kind;           /* INIT_fill, INIT_uniform, INIT_normal of job.h */
-  double a, b;
+  int kind;           /* INIT_fill, INIT_uniform ... of job.h */
+  double a, b, low, high;
+  int64_t count, offset, step; /* afterwards these elements become `value`; count 0: none */
+  double value;
 } Draw;
 
 struct Datum {

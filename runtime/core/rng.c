@@ -92,6 +92,20 @@ void ddp_rng_normal(DdpRng *g, float *out, int64_t n, double mean, double std) {
   }
 }
 
+void ddp_rng_trunc_normal(DdpRng *g, float *out, float *room, int64_t n, double mean, double std,
+                          double low, double high) {
+  float lo = (float)low, hi = (float)high;
+  ddp_rng_normal(g, out, n, mean, std);
+  for (;;) { /* as many draws for each round as there are elements */
+    bool outside = false;
+    for (int64_t i = 0; i < n; i++) outside = outside || out[i] < lo || out[i] > hi;
+    if (!outside) return;
+    ddp_rng_normal(g, room, n, mean, std);
+    for (int64_t i = 0; i < n; i++)
+      if (out[i] < lo || out[i] > hi) out[i] = room[i];
+  }
+}
+
 void ddp_rng_randperm(DdpRng *g, int64_t *out, int64_t n) {
   const int64_t few = (int64_t)(UINT32_MAX / 20u);
   if (n < few) {

@@ -21,6 +21,10 @@ uint64_t ddp_rng_u64(DdpRng *g);
 /* Draws of n values; out == NULL: the same draws, thrown away. */
 void ddp_rng_uniform(DdpRng *g, float *out, int64_t n, double from, double to);
 void ddp_rng_normal(DdpRng *g, float *out, int64_t n, double mean, double std);
+/* torch.nn.init.trunc_normal_ where more than 0.3 of the distribution lies from low to high; `out` is
+   needed, and room for n more. */
+void ddp_rng_trunc_normal(DdpRng *g, float *out, float *room, int64_t n, double mean, double std,
+                          double low, double high);
 /* torch.randperm(n). */
 void ddp_rng_randperm(DdpRng *g, int64_t *out, int64_t n);
 /* torch.randint(low, high): one value. */

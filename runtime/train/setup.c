@@ -154,44 +154,53 @@ void *run_tensor(const DdpRun *r, const DdpTensor *t) {
   return (t->role == DDP_ROLE_frozen ? r->frozen : r->params) + t->offset;
 }
 
-static void fill(void *at, DdpDType dtype, int64_t n, double value) {
-  for (int64_t i = 0; i < n; i++) {
-    switch (dtype) {
-    case DDP_bool:
-    case DDP_u8:
-      ((uint8_t *)at)[i] = (uint8_t)value;
-      break;
-    case DDP_i32:
-      ((int32_t *)at)[i] = (int32_t)value;
-      break;
-    case DDP_i64:
-      ((int64_t *)at)[i] = (int64_t)value;
-      break;
-    case DDP_f32:
-      ((float *)at)[i] = (float)value;
-      break;
-    case DDP_f64:
-      ((double *)at)[i] = value;
-      break;
-    case DDP_f16:
-    case DDP_bf16:
-    case DDP_DTYPE_COUNT:
-      break; /* refused when the arena was opened */
-    }
+static void fill_one(void *at, DdpDType dtype, int64_t i, double value) {
+  switch (dtype) {
+  case DDP_bool:
+  case DDP_u8:
+    ((uint8_t *)at)[i] = (uint8_t)value;
+    break;
+  case DDP_i32:
+    ((int32_t *)at)[i] = (int32_t)value;
+    break;
+  case DDP_i64:
+    ((int64_t *)at)[i] = (int64_t)value;
+    break;
+  case DDP_f32:
+    ((float *)at)[i] = (float)value;
+    break;
+  case DDP_f64:
+    ((double *)at)[i] = value;
+    break;
+  case DDP_f16:
+  case DDP_bf16:
+  case DDP_DTYPE_COUNT:
+    break; /* refused when the arena was opened */
   }
+}
+
+static DdpError *init_trunc_normal(DdpRng *g, float *at, const DdpInitStep *s) {
+  float *room = malloc(sizeof(float) * 2 * (size_t)s->elements);
+  if (!room) return ddp_error(DDP_MEMORY, "out of memory");
+  ddp_rng_trunc_normal(g, at ? at : room + s->elements, room, s->elements, s->a, s->b, s->low,
+                       s->high);
+  free(room);
+  return NULL;
 }
 
 static DdpError *init_step(DdpRun *r, DdpRng *g, const DdpInitStep *s) {
   const DdpTensor *t = s->tensor >= 0 ? &r->job->tensors[s->tensor] : NULL;
   void *at = t ? run_tensor(r, t) : NULL;
   if (s->kind == DDP_INIT_fill) {
-    if (at) fill(at, t->dtype, s->elements, s->a);
+    int64_t end = s->offset + s->elements * s->step;
+    for (int64_t i = s->offset; at && i < end; i += s->step) fill_one(at, t->dtype, i, s->a);
     return NULL;
   }
   if (t && t->dtype != DDP_f32) {
     return ddp_error(DDP_FAILED, "%s: random values other than float32 are not supported yet",
                      t->name);
   }
+  if (s->kind == DDP_INIT_trunc_normal) return init_trunc_normal(g, at, s);
   if (s->kind == DDP_INIT_uniform)
     ddp_rng_uniform(g, at, s->elements, s->a, s->b);
   else
@@ -207,7 +216,8 @@ DdpError *run_init_weights(DdpRun *r) {
     const DdpTensor *t = &r->job->tensors[r->job->ready[k]];
     const DdpOptimizer *o = &r->job->optimizers[r->job->groups[t->group].optimizer];
     for (int32_t s = 0; s < o->states; s++) {
-      if (r->state[s]) fill(r->state[s] + t->offset, DDP_f32, t->elements, o->state_init[s]);
+      float *state = r->state[s] ? r->state[s] + t->offset : NULL;
+      for (int64_t e = 0; state && e < t->elements; e++) state[e] = (float)o->state_init[s];
     }
   }
   return NULL;

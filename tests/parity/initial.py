@@ -24,7 +24,11 @@ def torch_digests():
         def __init__(self):
             super().__init__()
             self.tokens, self.marker, self.norm = nn.Embedding(17, 9), nn.Embedding(3, 4), nn.LayerNorm(9)
-            self.wide, self.head = nn.Linear(576, 33), nn.Linear(33, 10, bias=False)
+            self.wide = nn.Linear(576, 33)
+            self.padded = nn.Embedding(17, 5, padding_idx=2)
+            self.square = nn.Parameter(nn.init.eye_(torch.empty(6, 5)))
+            self.cut = nn.Parameter(nn.init.trunc_normal_(torch.empty(30, 20), std=1.5, a=-1.0))
+            self.head = nn.Linear(33, 10, bias=False)
             nn.init.normal_(self.head.weight, std=0.02)
 
     torch.manual_seed(1234)

@@ -41,12 +41,12 @@ static const DdpArenaInfo arenas[] = {
 };
 #define BOUND 0.125 /* 1 / sqrt(64) */
 static const DdpInitStep init[] = {
-    {DDP_INIT_uniform, 0, HIDDEN *IN, -BOUND, BOUND},
-    {DDP_INIT_uniform, 1, HIDDEN, -BOUND, BOUND},
-    {DDP_INIT_uniform, 2, HIDDEN *HIDDEN, -BOUND, BOUND},
-    {DDP_INIT_uniform, 3, HIDDEN, -BOUND, BOUND},
-    {DDP_INIT_uniform, 4, OUT *HIDDEN, -BOUND, BOUND},
-    {DDP_INIT_uniform, 5, OUT, -BOUND, BOUND},
+    {DDP_INIT_uniform, 0, HIDDEN *IN, -BOUND, BOUND, 0, 1, 0, 0},
+    {DDP_INIT_uniform, 1, HIDDEN, -BOUND, BOUND, 0, 1, 0, 0},
+    {DDP_INIT_uniform, 2, HIDDEN *HIDDEN, -BOUND, BOUND, 0, 1, 0, 0},
+    {DDP_INIT_uniform, 3, HIDDEN, -BOUND, BOUND, 0, 1, 0, 0},
+    {DDP_INIT_uniform, 4, OUT *HIDDEN, -BOUND, BOUND, 0, 1, 0, 0},
+    {DDP_INIT_uniform, 5, OUT, -BOUND, BOUND, 0, 1, 0, 0},
 };
 static const DdpParamGroup groups[] = {{"decay", NAN, NAN, 0}, {"no_decay", NAN, 0, 0}};
 

@@ -27,7 +27,7 @@ static const int32_t ready[] = {0};
 static const DdpArenaInfo arenas[] = {{DDP_ROLE_param, 0, DDP_f32, 16},
                                       {DDP_ROLE_grad, 0, DDP_f32, 16},
                                       {DDP_ROLE_buffer, 0, DDP_u8, 64}};
-static const DdpInitStep init[] = {{DDP_INIT_fill, 0, 2, 0, 0}};
+static const DdpInitStep init[] = {{DDP_INIT_fill, 0, 2, 0, 0, 0, 1, 0, 0}};
 static const DdpParamGroup groups[] = {{"all", NAN, NAN, 0}};
 
 static void descend(const DdpSegment *s) {

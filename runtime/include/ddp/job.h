@@ -37,12 +37,19 @@ typedef struct DdpTensor {
   int32_t tied_to;  /* index of the tensor it is an alias of (not saved), or -1 */
 } DdpTensor;
 
-typedef enum DdpInitKind { DDP_INIT_fill, DDP_INIT_uniform, DDP_INIT_normal } DdpInitKind;
+typedef enum DdpInitKind {
+  DDP_INIT_fill,
+  DDP_INIT_uniform,
+  DDP_INIT_normal,
+  DDP_INIT_trunc_normal
+} DdpInitKind;
 typedef struct DdpInitStep {
   DdpInitKind kind;
   int32_t tensor;   /* -1: drawn and thrown away */
   int64_t elements;
   double a, b;
+  int64_t offset, step; /* fill: the first element and the distance to the next */
+  double low, high;     /* trunc_normal: drawn again outside of these */
 } DdpInitStep;
 
 typedef struct DdpParamGroup {
