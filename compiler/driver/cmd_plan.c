@@ -4,9 +4,9 @@
 #include "scan.h"
 
 /* --memory, the memory of the target, or of this machine. False after a message. */
-static bool memory_of(const Run *r, int64_t *bytes) {
+static bool memory_of(const Run *r, const Job *job, int64_t *bytes) {
   const char *given = r->options.value[OPT_memory];
-  *bytes = machine_memory();
+  *bytes = job->target.memory ? job->target.memory : machine_memory();
   if (!given || text_parse_size(given, bytes)) return true;
   fprintf(stderr, "ddpc: --memory %s is no size\nhelp: a number with a unit, as 16GiB or 500MB\n",
           given);
@@ -44,9 +44,9 @@ static json_t *max_json(const MaxBatch *m) {
 int cmd_plan(Run *r) {
   int code;
   int64_t memory;
-  if (!memory_of(r, &memory)) return WRONG_USE;
   Plan *plan = run_plan(r, &code);
   if (!plan) return code;
+  if (!memory_of(r, plan->job, &memory)) return WRONG_USE;
   Scan scan = {0};
   bool wanted = run_switch(r, OPT_scan), scanned = wanted || scan_is_cheap(r->arena, plan->job);
   if (scanned && !scan_job(r->arena, plan->job, &scan)) {

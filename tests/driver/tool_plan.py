@@ -51,6 +51,8 @@ if not bytes_at(batch) <= 1 << 20 < bytes_at(batch + 1):
     failures.append(f"{batch} is not the largest batch: {bytes_at(batch)}, {bytes_at(batch + 1)}")
 text, _ = ddpc("plan", "job.ddp", "--max-batch", "--memory", "1MiB")
 says("text", text, f"per_device_train_batch_size = {batch} takes")
+write("target.ddp", JOB + '\ntarget small {\n  backend = cpu\n  memory = "1MiB"\n}\n')
+same("the target's memory", as_json("plan", "target.ddp", "--json", "--max-batch", "--target", "small")["max_batch"], most)
 text, _ = ddpc("plan", "job.ddp", "--max-batch", "--memory", "100B")
 says("nothing fits", text, "none fits")
 _, err = ddpc("plan", "job.ddp", "--max-batch", "--memory", "much", status=2)
