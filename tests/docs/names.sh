@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What pages name exists: links, files of the tree, tests.
-# And what must be named is: stages of the compiler, environment variables, exit codes.
+# And what must be named is: stages of the compiler, commands, environment variables, exit codes.
 #   names.sh ROOT CTEST BUILD DDPC
 set -euo pipefail
 root=$1 ctest=$2 build=$3 ddpc=$4
@@ -33,6 +33,9 @@ for page in "$root"/*.md "$root"/docs/*.md "$root"/examples/*/*.md "$root"/tests
 done
 for stage in $("$ddpc" --help | sed -n 's/^Stages for --dump: //p' | tr -d ,); do
   grep -q "^|.*\`$stage\`" "$root/docs/architecture.md" || complain "docs/architecture.md: no stage $stage"
+done
+for command in $("$ddpc" --help | sed -n 's/^  ddpc \([a-z-]*\) .*/\1/p'); do
+  grep -q "^| \`ddpc $command " "$root/docs/tools.md" || complain "docs/tools.md: no command $command"
 done
 for variable in $(sed -n 's/^ENV(\([A-Z_]*\),.*/\1/p' "$root/tables/env.def"); do
   grep -q "^| .*\`$variable\`" "$root/docs/launch.md" || complain "docs/launch.md: no variable $variable"
