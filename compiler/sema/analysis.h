@@ -114,4 +114,6 @@ const char *job_shown_path(const Job *job, const char *path);
 
 /* A compile-time evaluator over the names of a file. */
 Eval analysis_eval(Analysis *a);
+/* job_rules.c: rules between settings, data and model. */
+void job_rules(Analysis *a);
 #endif

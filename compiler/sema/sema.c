@@ -217,6 +217,7 @@ static void build_job(Analysis *a) {
   if (models && a->data.len) objective_build(a);
   data_finish(a);
   check_smoothing(a);
+  job_rules(a);
   a->job->train_batch = settings_value(a->settings, "per_device_train_batch_size")->i;
   a->job->eval_batch = settings_value(a->settings, "per_device_eval_batch_size")->i;
 }

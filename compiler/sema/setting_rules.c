@@ -92,7 +92,48 @@ static void adaptive_schedule(Settings *s) {
   }
 }
 
+/* Keys of which the Trainer's documentation says that one breaks the other. */
+static void checkpointing(Settings *s) {
+  static const struct {
+    const char *key, *why;
+  } others[] = {
+      {"ddp_find_unused_parameters", "which parameters get a gradient is known when compiling"},
+      {"ddp_broadcast_buffers", "buffers are sent once, before the update computes anything"},
+  };
+  static const char *const names[] = {"gradient_checkpointing", "activation_checkpointing"};
+  for (int i = 0; i < 2; i++) {
+    for (int k = 0; k < 2 && on(s, names[i]); k++) {
+      if (!on(s, others[k].key) || !written(s, others[k].key)) continue;
+      diag_report(DIAG_W0719, at(s, others[k].key), "`%s` with `%s` is safe here: %s",
+                  others[k].key, names[i], others[k].why);
+      diag_note(at(s, names[i]), "the other one is here");
+    }
+  }
+}
+
+/* Class R, and nothing reads them. */
+static void idle(Settings *s) {
+  static const struct {
+    const char *key, *why;
+  } keys[] = {
+      {"do_train", "`./train` trains"},
+      {"do_eval", "`eval_strategy` says when to evaluate"},
+      {"do_predict", "there is no prediction"},
+      {"dataloader_pin_memory", "batches of CPUs need no pinned memory"},
+  };
+  for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+    if (!written(s, keys[i].key)) continue;
+    SettingValue initial;
+    setting_default(s, settings_slot(s, keys[i].key)->row, &initial);
+    if (setting_equal(settings_value(s, keys[i].key), &initial)) continue;
+    diag_report(DIAG_W0717, at(s, keys[i].key), "`%s` changes nothing: %s", keys[i].key,
+                keys[i].why);
+  }
+}
+
 void settings_rules(Settings *s) {
+  checkpointing(s);
+  idle(s);
   exclude(s, "bf16", "fp16");
   exclude(s, "bf16_full_eval", "fp16_full_eval");
   whole_steps(s, "logging_steps");
