@@ -4,6 +4,7 @@
 #include "die.h"
 #include "install.h"
 #include "pipeline.h"
+#include "weights.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
@@ -47,6 +48,7 @@ Job *run_analyse(Run *r, const char *path, bool check_only) {
   die_context("sema");
   Job *job = sema_analyse(r->arena, path, &how);
   if (job) r->march = job->target.march;
+  if (job && !weights_check(r->arena, job)) job = NULL;
   run_say_time(r, "sema");
   return job;
 }

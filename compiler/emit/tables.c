@@ -123,6 +123,39 @@ static void write_init(Emit *e, Text *out) {
   text_add(out, "};\n");
 }
 
+static void write_loads(Emit *e, Text *out) {
+  const Job *job = e->plan->job;
+  if (!job->loads.len) return;
+  text_add(out, "/* Weights of files, by the names that the tensors have there. */\n");
+  for (uint32_t i = 0; i < job->loads.len; i++) {
+    const JobLoad *l = &job->loads.at[i];
+    text_addf(out, "static const DdpLoadItem load_%u[] = {\n", i);
+    for (uint32_t k = 0; k < l->items.len; k++) {
+      text_addf(out, "    {P_%s, ", e->leaf_name[l->items.at[k].leaf]);
+      write_string(out, l->items.at[k].name, "");
+      text_add(out, "},\n");
+    }
+    if (!l->items.len) text_add(out, "    {0, NULL},\n");
+    text_addf(out, "};\nstatic const char *const load_others_%u[] = {", i);
+    for (uint32_t k = 0; k < l->others.len; k++) {
+      write_string(out, l->others.at[k], "");
+      text_add(out, ", ");
+    }
+    text_add(out, "NULL};\n");
+  }
+  text_add(out, "static const DdpLoad loads[] = {\n");
+  for (uint32_t i = 0; i < job->loads.len; i++) {
+    const JobLoad *l = &job->loads.at[i];
+    text_add(out, "    {.file = ");
+    write_string(out, l->file, "");
+    text_addf(out, ", .items = load_%u, .n_items = %u, .others = load_others_%u, .place = ", i,
+              l->items.len, i);
+    write_place_literal(out, l->at);
+    text_add(out, "},\n");
+  }
+  text_add(out, "};\n");
+}
+
 static void write_groups(Emit *e, Text *out) {
   const Job *job = e->plan->job;
   text_add(out, "static const DdpParamGroup groups[] = {\n");
@@ -283,6 +316,7 @@ void tables_write(Emit *e, Text *out) {
   write_tensors(e, out);
   write_arenas(e, out);
   write_init(e, out);
+  write_loads(e, out);
   write_groups(e, out);
   write_data(e, out);
   write_settings(e, out);
@@ -340,6 +374,7 @@ void tables_write_job(Emit *e, Text *out) {
       {"arenas", "arenas", plan->arenas.len},
       {"ready", "ready", plan->ready.len},
       {"init", "init", job->init.len},
+      {"loads", "loads", job->loads.len},
       {"groups", "groups", job->groups.len},
       {"optimizers", "optimizers", job->optimizers.len},
       {"fields", "fields", job->dataset.fields.len},

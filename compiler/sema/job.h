@@ -106,6 +106,19 @@ typedef struct NativeHeader {
   bool compiled;                /* its functions are called: c_file belongs to the program */
 } NativeHeader;
 
+typedef struct JobLoadItem {
+  int32_t leaf;
+  const char *name; /* of its tensor in the file */
+} JobLoadItem;
+
+/* `load` in the model block, carried out when the program starts. */
+typedef struct JobLoad {
+  const char *file;           /* relative to the job's folder */
+  VEC(JobLoadItem) items;
+  VEC(const char *) others;   /* names that the file may have beside: `except`, tied leaves */
+  Span at;
+} JobLoad;
+
 /* What the program is made for: `--target`, with the block of that name. */
 typedef struct JobTarget {
   const char *name;
@@ -143,6 +156,7 @@ typedef struct Job {
   Dataset dataset;        /* one for now; several are refused by name */
   VEC(Leaf) leaves;       /* parameters and buffers in state-dict order */
   VEC(InitStep) init;
+  VEC(JobLoad) loads;     /* in the order written; later ones overwrite */
   VEC(Group) groups;
   VEC(Optimizer) optimizers;
   VEC(Metric) metrics;

@@ -4,15 +4,23 @@
 #include "diag.h"
 #include "die.h"
 
+typedef struct Load { /* of one `load` */
+  const ModelItem *item;
+  const char *prefix; /* path of the module that it fills */
+  LeafSet leaves, except;
+} Load;
+
 typedef struct ModelState {
   const Decl *decl;
   Instance *root; /* NULL: it has mistakes */
+  VEC(Load) loads;
 } ModelState;
 
 typedef struct ModelRun { /* the statements of one block */
   Analysis *a;
   Eval *e;
   Instance *root;
+  ModelState *state;
 } ModelRun;
 
 static bool collect(ModelRun *r, const Where *where, Env *env, LeafSet *out) {
@@ -138,12 +146,43 @@ static void run_group(ModelRun *r, const ModelItem *item, Env *env) {
   groups_note(r->a, &set, &item->settings, name, env);
 }
 
+/* `load "file"`, `load PATH = "file"`: which leaves, by which names; finished when all statements ran. */
+static void run_load(ModelRun *r, const ModelItem *item, Env *env) {
+  Load load = {.item = item, .prefix = ""};
+  Instance *from = r->root;
+  if (item->path.steps.len) {
+    PathHits hits = {0};
+    if (!path_resolve(r->e, r->root, &item->path, env, &hits)) return;
+    bool one = hits.hits.len == 1 && hits.hits.at[0].instance;
+    if (!one) {
+      diag_report(DIAG_E0604, item->path.span, "`load` fills one module; this path names %s",
+                  hits.hits.len > 1 ? "several things"
+                  : hits.hits.len   ? "a parameter"
+                                    : "nothing");
+      return;
+    }
+    from = hits.hits.at[0].instance;
+    load.prefix = from->path;
+  }
+  instance_leaves(r->e, from, &load.leaves);
+  /* Paths of `except` start where those of `load` end. */
+  for (uint32_t i = 0; i < item->where.except.len; i++) {
+    if (!path_leaves(r->e, from, &item->where.except.at[i], env, &load.except)) return;
+  }
+  if (strstr(item->file, "${")) {
+    diag_report(DIAG_E0516, item->span,
+                "texts hold no variables; `--init_from` names another file");
+    return;
+  }
+  vec_push(r->a->arena, &r->state->loads, load);
+}
+
 static void run_item(ModelRun *r, const ModelItem *item, Env *env) {
   switch (item->kind) {
   case MODEL_error:
     break;
   case MODEL_load:
-    diag_report(DIAG_E0716, item->span, "`load` is not supported yet");
+    run_load(r, item, env);
     break;
   case MODEL_freeze:
     run_freeze(r, item, env);
@@ -185,7 +224,7 @@ Datum model_declare(Analysis *a, Eval *e, File *file, const Decl *decl) {
   if (d.kind == DATUM_error) return d;
   s->root = module_instantiate(&ev, d, "", decl->name.text, decl->value->span);
   if (!s->root) return datum_error();
-  ModelRun run = {.a = a, .e = &ev, .root = s->root};
+  ModelRun run = {.a = a, .e = &ev, .root = s->root, .state = s};
   run_items(&run, decl->model, env);
   return datum_instance(s->root);
 }
@@ -217,6 +256,29 @@ static void place_leaf(Analysis *a, LeafEntry *entry) {
   entry->leaf.at = decl->value->span;
 }
 
+static bool among(const LeafSet *set, int32_t leaf) {
+  for (uint32_t i = 0; i < set->leaves.len; i++) {
+    if (set->leaves.at[i] == leaf) return true;
+  }
+  return false;
+}
+
+static void finish_load(Analysis *a, const Load *load) {
+  JobLoad out = {.file = load->item->file, .at = load->item->span};
+  size_t skip = strlen(load->prefix) + (*load->prefix ? 1 : 0);
+  for (uint32_t i = 0; i < load->leaves.leaves.len; i++) {
+    int32_t leaf = load->leaves.leaves.at[i];
+    const LeafEntry *entry = &a->leaves->leaves.at[leaf];
+    const char *name = entry->leaf.name + skip;
+    if (entry->leaf.tied_to >= 0 || among(&load->except, leaf)) {
+      vec_push(a->arena, &out.others, name);
+      continue;
+    }
+    vec_push(a->arena, &out.items, (JobLoadItem){entry->number, name});
+  }
+  vec_push(a->arena, &a->job->loads, out);
+}
+
 bool model_finish(Analysis *a) {
   VEC(Instance *) roots = {0};
   for (uint32_t i = 0; i < a->model.len; i++) {
@@ -230,6 +292,11 @@ bool model_finish(Analysis *a) {
   }
   Eval ev = analysis_eval(a);
   leaves_number(&ev, a->leaves, roots.at, roots.len, a->job);
+  for (uint32_t i = 0; i < a->model.len; i++) {
+    for (uint32_t k = 0; k < a->model.at[i]->loads.len; k++) {
+      finish_load(a, &a->model.at[i]->loads.at[k]);
+    }
+  }
   bool trained = false;
   for (uint32_t i = 0; i < a->job->leaves.len; i++) trained |= a->job->leaves.at[i].trained;
   if (!trained && roots.len == a->model.len) {

@@ -75,3 +75,29 @@ DdpError *run_load(DdpRun *r, const char *path) {
   ddp_safetensors_close(f);
   return error;
 }
+
+static DdpError *load_part(DdpRun *r, const DdpLoad *load, const char *path) {
+  DdpSafeFile *f;
+  DDP_TRY(ddp_safetensors_open(&f, path));
+  DdpError *error = NULL;
+  for (int32_t i = 0; i < load->n_items && !error; i++) {
+    const DdpTensor *t = &r->job->tensors[load->items[i].tensor];
+    error =
+        ddp_safetensors_read(f, load->items[i].name, t->dtype, t->rank, t->shape, run_tensor(r, t));
+  }
+  ddp_safetensors_close(f);
+  return error;
+}
+
+DdpError *run_load_all(DdpRun *r) {
+  if (r->config->init_from) return run_load(r, r->config->init_from);
+  for (int32_t i = 0; i < r->job->n_loads; i++) {
+    char *path = ddp_file_join(r->job->directory, r->job->loads[i].file);
+    if (!path) return ddp_error(DDP_MEMORY, "out of memory");
+    DdpError *error = load_part(r, &r->job->loads[i], path);
+    if (!error) ddp_log(DDP_LOG_debug, "loaded %d tensors of %s", r->job->loads[i].n_items, path);
+    free(path);
+    DDP_TRY(error);
+  }
+  return NULL;
+}

@@ -126,8 +126,8 @@ static DdpError *counts_open(DdpRun *r) {
 
 static DdpError *weights_open(DdpRun *r) {
   DDP_TRY(run_init_weights(r));
-  if (r->config->init_from) {
-    DdpError *error = r->rank == 0 ? run_load(r, r->config->init_from) : NULL;
+  if (r->config->init_from || r->job->n_loads) {
+    DdpError *error = r->rank == 0 ? run_load_all(r) : NULL;
     DDP_TRY(run_agree(r, error, "loading weights"));
   }
   return run_broadcast_model(r);
@@ -157,8 +157,8 @@ static DdpError *run_start(DdpRun *r) {
   DDP_TRY(group_open(r));
   DDP_TRY(run_set_threads(r));
   DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
-  if (r->config->init_from) {
-    DdpError *error = r->rank == 0 ? run_check_fit(r->job, r->config->init_from) : NULL;
+  if (r->config->init_from || r->job->n_loads) {
+    DdpError *error = r->rank == 0 ? run_check_loads(r) : NULL;
     DDP_TRY(run_agree(r, error, "comparing the weights with the job"));
   }
   if (!r->config->init_only) {

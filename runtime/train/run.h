@@ -100,8 +100,12 @@ DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *sam
 /* <folder>/model.safetensors by rank 0, then everybody waits for it. */
 DdpError *run_save(DdpRun *r, const char *folder);
 DdpError *run_load(DdpRun *r, const char *path); /* rank 0 only */
+/* The files of the job's `load` lines, or the one that takes their place. rank 0 only */
+DdpError *run_load_all(DdpRun *r);
 /* ---- fit.c: names, types and shapes of a file of weights are the job's. Rank 0 only. */
 DdpError *run_check_fit(const DdpJob *job, const char *path);
+/* The same for all files of run_load_all. */
+DdpError *run_check_loads(const DdpRun *r);
 
 /* ---- loop.c: from the first update to the last */
 DdpError *run_train(DdpRun *r);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 2, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 3, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -51,6 +51,19 @@ typedef struct DdpInitStep {
   int64_t offset, step; /* fill: the first element and the distance to the next */
   double low, high;     /* trunc_normal: drawn again outside of these */
 } DdpInitStep;
+
+/* Weights that the job starts from, instead of drawn ones. */
+typedef struct DdpLoadItem {
+  int32_t tensor;
+  const char *name;          /* in the file */
+} DdpLoadItem;
+typedef struct DdpLoad {
+  const char *file;          /* relative to the job's directory */
+  const DdpLoadItem *items;
+  int32_t n_items;
+  const char *const *others; /* NULL-terminated: what the file may have beside; NULL: nothing */
+  const char *place;         /* "job.ddp:31" */
+} DdpLoad;
 
 typedef struct DdpParamGroup {
   const char *name;
@@ -161,6 +174,8 @@ typedef struct DdpJob {
   int32_t n_ready;
   const DdpInitStep *init;
   int32_t n_init;
+  const DdpLoad *loads;         /* in order; --init_from takes the place of all */
+  int32_t n_loads;
   const DdpParamGroup *groups;
   int32_t n_groups;
   const DdpOptimizer *optimizers;
