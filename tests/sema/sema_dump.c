@@ -288,6 +288,22 @@ static bool as_expected(const char *text, char *messages) {
   return ok && came == wanted;
 }
 
+/* Lines of the library move when it is edited: std/prelude.ddp:67 is compared as std/prelude.ddp:. */
+static char *without_library_lines(Arena *a, const char *text) {
+  char *out = arena_strdup(a, text), *to = out;
+  bool library = false;
+  for (const char *c = text; *c; c++) {
+    if (!strncmp(c, " std/", 5)) library = true;
+    *to++ = *c;
+    if (library && *c == ':') {
+      while (c[1] >= '0' && c[1] <= '9') c++;
+      library = false;
+    }
+  }
+  *to = 0;
+  return out;
+}
+
 static bool same_as(const char *path, const char *got) {
   char *want = NULL;
   size_t cap = 0;
@@ -295,7 +311,9 @@ static bool same_as(const char *path, const char *got) {
   if (!f) return perror(path), false;
   ssize_t n = getdelim(&want, &cap, 0, f);
   fclose(f);
-  bool same = !strcmp(n < 0 ? "" : want, got);
+  Arena *a = arena_new();
+  bool same = !strcmp(without_library_lines(a, n < 0 ? "" : want), without_library_lines(a, got));
+  arena_free(a);
   if (!same) fprintf(stderr, "--- expected\n%s--- got\n%s", n < 0 ? "" : want, got);
   free(want);
   return same;
