@@ -125,6 +125,7 @@ typedef struct Build {
   VEC(const char *) sites; /* paths of draws so far: the same path twice gets a number */
   DType host_dtype;        /* of host scalars: f32; set to f64 for optimizers and schedules */
   DType compute;           /* f32: what `float` means */
+  int64_t batch;           /* size of the batch where `require` asks for it; 0: not known */
 } Build;
 Build *build_new(Arena *a, Graph *graph, LeafStore *leaves);
 /* OUT_buffer for every buffer that was written (call once, when the body is done). */

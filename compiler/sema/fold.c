@@ -144,12 +144,8 @@ static Datum dims_undecided(Eval *e, BinaryOp op, Dim a, Dim b, Span at) {
   text_addf(&t, " %s ", ast_binary_text(op));
   dim_print(&t, b);
   bool equality = op == BIN_eq || op == BIN_ne;
-  if (e->need && !strcmp(e->need, "require "))
-    eval_report(e, DIAG_E0716, at, "`require` on the size of the batch (`%s`) is not supported yet",
-                t.at);
-  else
-    eval_report(e, equality ? DIAG_E0409 : DIAG_E0508, at,
-                "`%s` depends on the size of the batch, which is not known while compiling", t.at);
+  eval_report(e, equality ? DIAG_E0409 : DIAG_E0508, at,
+              "`%s` depends on the size of the batch, which is not known while compiling", t.at);
   text_free(&t);
   return datum_error();
 }
@@ -163,10 +159,23 @@ bool dim_sum(Eval *e, Dim a, Dim b, int sign, Span at, Dim *out) {
   return !over;
 }
 
+/* What `require` asks of sizes that are not decided for every batch is decided for the one that the
+   settings name. */
+static bool asked_of_plan(const Eval *e, BinaryOp op, Dim a, Dim b) {
+  if (!e->need || strcmp(e->need, "require ") != 0 || !e->build || !e->build->batch) return false;
+  Dim r;
+  if (op == BIN_floordiv || op == BIN_mod) return !dim_is(b, 0) && !dim_div(a, b, &r);
+  return op_has(op_of_binary[op], OPF_compare) && dim_compare(a, b) == 2;
+}
+
 /* False: this operator gives no size; the graph computes it. */
 static bool fold_dims(Eval *e, BinaryOp op, Dim a, Dim b, Span at, Datum *out) {
   Dim r;
   int sign;
+  if (asked_of_plan(e, op, a, b)) {
+    *out = fold_ints(e, op, dim_at(a, e->build->batch), dim_at(b, e->build->batch), at);
+    return true;
+  }
   switch (op) {
   case BIN_add:
   case BIN_sub:
@@ -183,7 +192,10 @@ static bool fold_dims(Eval *e, BinaryOp op, Dim a, Dim b, Span at, Datum *out) {
     eval_report(e, DIAG_E0716, at, "`%s` of symbolic sizes that is not linear in the batch",
                 ast_binary_text(op));
     diag_help("only sums and multiples of the batch size are supported yet");
-    return *out = datum_error(), true;
+    if (op == BIN_mul || !dim_known(b) || b.fixed < 0) return *out = datum_error(), true;
+    /* A size of the right kind, so that a check can go on. */
+    r = (Dim){a.per_batch / b.fixed + 1, a.fixed / b.fixed};
+    return *out = op == BIN_mod ? datum_int(0) : datum_dim(r), true;
   case BIN_lt:
   case BIN_gt:
   case BIN_le:

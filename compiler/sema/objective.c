@@ -81,6 +81,7 @@ static bool find_loss(Analysis *a, Eval *e, Env *env, Val *out) {
 static Graph *build_graph(Analysis *a, bool training) {
   Graph *g = graph_new(a->arena, training ? "train" : "eval", training);
   Build *b = build_new(a->arena, g, a->leaves);
+  b->batch = training ? a->job->train_batch : a->job->eval_batch;
   Eval e = eval_new(a->program, b, a->leaves, training);
   Env *env = env_new(a->arena, NULL, a->root);
   bool ok = eval_stmts(&e, a->objective->body, env);

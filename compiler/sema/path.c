@@ -139,6 +139,11 @@ static bool item_step(Walk *w, const PathHits *from, const PathStep *s, PathHits
   return true;
 }
 
+/* `net[0]` where the model is a list, whose items have no other name that may stand first. */
+static bool names_model(const Instance *root, const PathStep *s) {
+  return root->kind == INSTANCE_list && root->model && s->name && !strcmp(s->name, root->model);
+}
+
 bool path_resolve(Eval *e, Instance *root, const Path *path, Env *env, PathHits *out) {
   Walk w = {e, root, path, env, false};
   PathHits now = {0};
@@ -149,6 +154,7 @@ bool path_resolve(Eval *e, Instance *root, const Path *path, Env *env, PathHits 
     const PathStep *s = &path->steps.at[k];
     PathHits next = {0};
     if (was_none && !now.hits.len) break;
+    if (!k && names_model(root, s)) continue;
     if (!(s->name ? name_step(&w, &now, s, &next) : item_step(&w, &now, s, &next))) return false;
     was_none = !next.hits.len;
     now = next;

@@ -87,15 +87,26 @@ static void resolve_formals(Resolver *r, Names *names, FormalList formals) {
   for (uint32_t i = 0; i < formals.len; i++) resolve_type(r, names, formals.at[i].type, false);
 }
 
-/* Optimizers may have kernels; those of functions and layers are chosen by later compilers only. */
-static void refuse_kernel(const Resolver *r, const char *kernel, Span at) {
-  if (!kernel || r->file->library) return;
-  diag_report(DIAG_E0716, at, "`@kernel` on functions and `forward` is not supported yet");
-  diag_help("without it the body is compiled");
+/* Kernels of functions and layers, by the names that the library gives them. The body is the meaning, and
+   what is compiled today. */
+static void check_kernel(const char *kernel, Span at) {
+  static const char *const known[] = {"attention", "cross_entropy", "layer_norm", "rms_norm",
+                                      "rotary",    "softmax",       "batch_norm"};
+  if (!kernel) return;
+  TextNearest near = {.wanted = kernel};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (!strcmp(kernel, known[i])) return;
+    text_offer(&near, known[i]);
+  }
+  diag_report(DIAG_E0906, at, "no kernel is called `%s`", kernel);
+  if (near.best)
+    diag_help("did you mean `%s`?", near.best);
+  else
+    diag_help("without `@kernel` the body is compiled");
 }
 
 static void resolve_step(Resolver *r, Names *outer, const Step *s) {
-  refuse_kernel(r, s->kernel, s->kernel_span);
+  check_kernel(s->kernel, s->kernel_span);
   Names *names = names_new(r, outer);
   resolve_formals(r, names, s->formals);
   /* The place gives `update` what it declares; it need not look at all of it. */
@@ -257,7 +268,7 @@ static void resolve_module(Resolver *r, const Decl *d) {
 }
 
 static void resolve_def(Resolver *r, const Decl *d) {
-  refuse_kernel(r, d->kernel, d->kernel_span);
+  check_kernel(d->kernel, d->kernel_span);
   Names *names = names_new(r, NULL);
   resolve_formals(r, names, d->formals);
   resolve_type(r, names, d->type, true);

@@ -209,6 +209,8 @@ static void check_smoothing(Analysis *a) {
 }
 
 static void build_job(Analysis *a) {
+  a->job->train_batch = settings_value(a->settings, "per_device_train_batch_size")->i;
+  a->job->eval_batch = settings_value(a->settings, "per_device_eval_batch_size")->i;
   for (uint32_t i = 0; i < a->datasets.len; i++) declare(a, a->datasets.at[i]);
   for (uint32_t i = 0; i < a->models.len; i++) declare(a, a->models.at[i]);
   bool models = model_finish(a);
@@ -218,8 +220,6 @@ static void build_job(Analysis *a) {
   data_finish(a);
   check_smoothing(a);
   job_rules(a);
-  a->job->train_batch = settings_value(a->settings, "per_device_train_batch_size")->i;
-  a->job->eval_batch = settings_value(a->settings, "per_device_eval_batch_size")->i;
 }
 
 static void check_names(Analysis *a) {

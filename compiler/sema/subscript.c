@@ -29,6 +29,15 @@ static int64_t clamp_bound(int64_t i, int64_t len) {
   return i < 0 ? 0 : i > len ? len : i;
 }
 
+/* Of a slice with a negative step: from start down to the element after stop, which may be -1. */
+static void backward_bounds(int64_t len, int64_t *start, int64_t *stop) {
+  if (*start < 0) *start += len;
+  if (*stop < 0) *stop += len;
+  if (*start >= len) *start = len - 1;
+  if (*stop >= len) *stop = len - 1;
+  if (*stop < -1) *stop = -1;
+}
+
 static Datum list_slice(Eval *e, DatumList list, const Subscript *s, Env *env) {
   int64_t len = list.len, step, start, stop;
   if (!slice_bound(e, s->step, env, 1, &step)) return datum_error();
@@ -36,14 +45,13 @@ static Datum list_slice(Eval *e, DatumList list, const Subscript *s, Env *env) {
     eval_report(e, DIAG_E0413, s->span, "the step of a slice is 0");
     return datum_error();
   }
-  if (step < 0 && (s->start || s->stop || step != -1)) {
-    eval_report(e, DIAG_E0716, s->span, "backward slices other than `[::-1]`");
-    return datum_error();
-  }
   Datum *items = ARENA_ARRAY(e->arena, Datum, len ? len : 1);
   uint32_t n = 0;
   if (step < 0) {
-    while (len) items[n++] = list.at[--len];
+    if (!slice_bound(e, s->start, env, len - 1, &start)) return datum_error();
+    if (!slice_bound(e, s->stop, env, -len - 1, &stop)) return datum_error();
+    backward_bounds(len, &start, &stop);
+    for (int64_t i = start; i > stop; i += step) items[n++] = list.at[i];
   } else {
     if (!slice_bound(e, s->start, env, 0, &start)) return datum_error();
     if (!slice_bound(e, s->stop, env, len, &stop)) return datum_error();
@@ -90,6 +98,7 @@ typedef struct Take { /* one dimension of the result of the slice */
   int64_t step;
   bool drop;  /* an index: the dimension goes */
   bool fresh; /* none: a new dimension of 1 */
+  Val at;     /* an index that is known at run time only; NO_VAL: none */
 } Take;
 
 /* A bound against a size; known: clamped. With the batch in it: decided or E0414. */
@@ -112,15 +121,35 @@ static bool tensor_bound(Eval *e, const Expr *x, Env *env, Dim size, Dim otherwi
   return false;
 }
 
+/* The same elements forwards: apply_takes turns them round. */
+static bool take_backward(Eval *e, const Subscript *s, Env *env, Dim size, Take *t) {
+  int64_t start, stop;
+  if (!dim_known(size)) {
+    eval_report(e, DIAG_E0414, s->span, "a step against a symbolic size");
+    return false;
+  }
+  if (!slice_bound(e, s->start, env, size.fixed - 1, &start)) return false;
+  if (!slice_bound(e, s->stop, env, -size.fixed - 1, &stop)) return false;
+  backward_bounds(size.fixed, &start, &stop);
+  if (start <= stop) {
+    eval_report(e, DIAG_E0410, s->span, "this slice is empty");
+    return false;
+  }
+  int64_t last = start + (start - stop - 1) / -t->step * t->step;
+  t->start = dim_of(last);
+  t->stop = dim_of(start + 1);
+  return true;
+}
+
 static bool take_slice(Eval *e, const Subscript *s, Env *env, Dim size, Take *t) {
   t->step = 1;
   if (s->step && !slice_bound(e, s->step, env, 1, &t->step)) return false;
   if (t->step == -1 && !s->start && !s->stop) return t->start = dim_of(0), t->stop = size, true;
-  if (t->step < 1) {
-    eval_report(e, DIAG_E0716, s->span, "a step of %lld; only positive steps and `[::-1]`",
-                (long long)t->step);
+  if (!t->step) {
+    eval_report(e, DIAG_E0413, s->span, "the step of a slice is 0");
     return false;
   }
+  if (t->step < 0) return take_backward(e, s, env, size, t);
   if (!tensor_bound(e, s->start, env, size, dim_of(0), &t->start)) return false;
   if (!tensor_bound(e, s->stop, env, size, size, &t->stop)) return false;
   if (t->step > 1 && !dim_known(size)) {
@@ -139,8 +168,13 @@ static bool take_slice(Eval *e, const Subscript *s, Env *env, Dim size, Take *t)
 static bool take_index(Eval *e, Datum d, const Subscript *s, Dim size, Take *t) {
   int64_t i;
   if (datum_is_tensorlike(d)) {
-    eval_report(e, DIAG_E0716, s->span,
-                "indexing by a value known at run time is not supported yet");
+    Type is = tensor_type(e, d);
+    if (!is.rank && dtype_category(is.dtype) == 'i') {
+      *t = (Take){dim_of(0), size, 1, false, false, NO_VAL};
+      return need_tensor(e, d, s->span, "an index", &t->at);
+    }
+    eval_report(e, is.rank ? DIAG_E0406 : DIAG_E0506, s->span,
+                "an index is one integer; this is %s", datum_describe(e, d));
     diag_help("`rows(table, index)` and `gather(x, index, dim)` take tensors of indices");
     return false;
   }
@@ -155,7 +189,7 @@ static bool take_index(Eval *e, Datum d, const Subscript *s, Dim size, Take *t) 
     text_free(&text);
     return false;
   }
-  *t = (Take){at, {at.per_batch, at.fixed + 1}, 1, true, false};
+  *t = (Take){at, {at.per_batch, at.fixed + 1}, 1, true, false, NO_VAL};
   return true;
 }
 
@@ -182,7 +216,7 @@ static int plan_takes(Eval *e, const Expr *x, Env *env, Type is, Take *take, int
     if (rest) { /* what `...` skips; at the end what no index names */
       int left = i == subs.len ? is.rank - dim : is.rank - used;
       for (; left > 0 && n < max; left--, dim++)
-        take[n++] = (Take){dim_of(0), is.dim[dim], 1, false, false};
+        take[n++] = (Take){dim_of(0), is.dim[dim], 1, false, false, NO_VAL};
       continue;
     }
     if (n == max) break;
@@ -215,9 +249,9 @@ static Datum apply_takes(Eval *e, Val v, const Take *take, int n, Span at) {
     if (take[i].step < 0) dims->as.ints.at[dims->as.ints.len++] = dim;
     start->as.dims.at[dim] = take[i].start;
     stop->as.dims.at[dim] = take[i].stop;
-    step->as.ints.at[dim] = take[i].step < 0 ? 1 : take[i].step;
+    step->as.ints.at[dim] = take[i].step < 0 ? -take[i].step : take[i].step;
     slices = slices || !dim_is(take[i].start, 0) || !dim_equal(take[i].stop, is.dim[dim]) ||
-             take[i].step > 1;
+             step->as.ints.at[dim] > 1;
     dim++;
   }
   start->as.dims.len = stop->as.dims.len = step->as.ints.len = dim;
@@ -243,13 +277,38 @@ static Datum apply_takes(Eval *e, Val v, const Take *take, int n, Span at) {
   return emit_reshape(e, d.as.tensor, shape, rank, at);
 }
 
+/* Takes the element at run-time indices out of the dimensions that were kept for them: the dimension
+   comes first, and `rows` reads it. */
+static Datum apply_runtime(Eval *e, Datum d, const Take *take, int n, Span at) {
+  int dim = 0; /* in the result so far */
+  for (int i = 0; i < n && d.kind != DATUM_error; i++) {
+    if (take[i].drop) continue;
+    if (take[i].at == NO_VAL) {
+      dim++;
+      continue;
+    }
+    Val in[2] = {d.as.tensor, take[i].at};
+    int rank = value_at(e->build->graph, in[0])->type.rank;
+    Attr attr[IR_MAX_ATTRS] = {0};
+    Attr *dims = &attr[op_attr(OP_permute, "dims")];
+    dims->as.ints.len = rank;
+    for (int k = 0; k < rank; k++) dims->as.ints.at[k] = !k ? dim : k <= dim ? k - 1 : k;
+    if (dim) d = emit_op(e, OP_permute, in, 1, attr, at);
+    if (d.kind == DATUM_error) return d;
+    in[0] = d.as.tensor;
+    d = emit_op(e, OP_rows, in, 2, NULL, at);
+  }
+  return d;
+}
+
 static Datum tensor_subscript(Eval *e, Datum object, const Expr *x, Env *env) {
   Val v;
   if (!need_tensor(e, object, x->as.index.object->span, "what is indexed", &v))
     return datum_error();
   Take take[2 * IR_MAX_RANK];
   int n = plan_takes(e, x, env, value_at(e->build->graph, v)->type, take, 2 * IR_MAX_RANK);
-  return n < 0 ? datum_error() : apply_takes(e, v, take, n, x->span);
+  if (n < 0) return datum_error();
+  return apply_runtime(e, apply_takes(e, v, take, n, x->span), take, n, x->span);
 }
 
 Datum eval_subscript(Eval *e, const Expr *x, Env *env) {
