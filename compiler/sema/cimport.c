@@ -5,7 +5,7 @@
 #include <string.h>
 
 #if DDP_HAVE_LIBCLANG
-#include <clang-c/Index.h>
+#include "clang_api.h"
 
 typedef struct Reading {
   Arena *arena;
@@ -186,12 +186,17 @@ static bool report_errors(const Reading *r, CXTranslationUnit unit, Span at) {
 }
 
 bool cimport_available(void) {
-  return true;
+  return clang_load();
 }
 
 bool cimport_read(Arena *a, uint32_t source, const char *path, const char *const *folders,
                   uint32_t n_folders, Span at, CHeader *out) {
   enum { FIXED = 4 };
+  if (!clang_load()) {
+    diag_report(DIAG_E0911, at, "libclang, which `import c` needs, cannot be loaded");
+    diag_help("install libclang-14-dev, or write the operator in the language");
+    return false;
+  }
   const Source *s = source_get(source);
   const char **args = ARENA_ARRAY(a, const char *, n_folders + FIXED);
   const char *const fixed[FIXED] = {"-x", "c", "-std=gnu11", "-DDDP_SCAN=1"};
