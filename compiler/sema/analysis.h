@@ -41,6 +41,10 @@ bool import_job(Analysis *a, const char *path);
 File *import_hook(void *self, File *from, const Decl *decl);
 Datum import_param(Analysis *a, Eval *e, File *file, const Decl *decl);
 void import_check_defines(Analysis *a);
+/* The -D that sets a param; NULL. */
+const SemaDefine *import_define(Analysis *a, const Decl *param);
+/* Does `ALIAS.NAME` of a -D name a param of an imported file? */
+bool import_defines(Analysis *a, const char *name);
 /* Does the value fit the declared type of a param? Ints are taken for floats, and become them. */
 bool param_fits(const TypeExpr *type, Datum *d);
 const char *path_join(Arena *a, const char *directory, const char *file);

@@ -72,10 +72,13 @@ static const char *decl_text(Arena *a, const AstFile *file, const Decl *d) {
   return kept;
 }
 
-/* A param of the job counts with its value, wherever it comes from. */
-static const char *param_text(Analysis *a, const Decl *d) {
-  const FileName *n = file_find(a->root, d->name.text);
-  if (!n || n->decl != d || n->state != NAME_done) return NULL;
+/* A param of the job counts with its value, wherever it comes from; one of an import when -D sets it. */
+static const char *param_text(Analysis *a, const AstFile *ast, const Decl *d) {
+  File *file = a->program->files;
+  while (file && file->ast != ast) file = file->next;
+  const FileName *n = file ? file_find(file, d->name.text) : NULL;
+  if (!n || (ast != a->root->ast && !import_define(a, d)) || n->decl != d || n->state != NAME_done)
+    return NULL;
   Text t = {0};
   text_addf(&t, "param %s = ", n->name);
   datum_print(&t, n->value);
@@ -90,7 +93,7 @@ static const char *file_text(Analysis *a, const AstFile *file) {
     const Decl *d = file->decls.at[i];
     bool elsewhere = d->kind == DECL_train || d->kind == DECL_runtime; /* as resolved settings */
     if (elsewhere || d->kind == DECL_target || d->kind == DECL_sweep) continue;
-    const char *text = d->kind == DECL_param && file == a->root->ast ? param_text(a, d) : NULL;
+    const char *text = d->kind == DECL_param ? param_text(a, file, d) : NULL;
     vec_push(a->arena, &decls, text ? text : decl_text(a->arena, file, d));
   }
   Text t = {0};

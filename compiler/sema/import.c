@@ -120,12 +120,32 @@ File *import_hook(void *self, File *from, const Decl *decl) {
 
 /* ---------- params and -D ---------- */
 
-static const SemaDefine *find_define(const Analysis *a, const char *name) {
+/* The param that `-D NAME` or `-D ALIAS.NAME` sets: of the job file, or of a file that it imports. */
+static FileName *define_param(Analysis *a, const char *name, File **file) {
+  const char *dot = strchr(name, '.');
+  *file = a->root;
+  if (dot) {
+    FileName *alias = file_find(a->root, text_intern_n(name, (size_t)(dot - name)));
+    if (!alias || alias->decl->kind != DECL_import || !alias->import) return NULL;
+    *file = alias->import;
+  }
+  FileName *found = file_find(*file, text_intern(dot ? dot + 1 : name));
+  return found && found->decl->kind == DECL_param ? found : NULL;
+}
+
+const SemaDefine *import_define(Analysis *a, const Decl *param) {
   const SemaDefine *found = NULL;
   for (int i = 0; i < a->options->n_defines; i++) {
-    if (!strcmp(a->options->defines[i].name, name)) found = &a->options->defines[i];
+    File *file;
+    FileName *n = define_param(a, a->options->defines[i].name, &file);
+    if (n && n->decl == param) found = &a->options->defines[i];
   }
   return found;
+}
+
+bool import_defines(Analysis *a, const char *name) {
+  File *file;
+  return define_param(a, name, &file) != NULL;
 }
 
 static Span define_span(Analysis *a, const char *name, const char *value) {
@@ -174,7 +194,7 @@ static Datum define_value(Analysis *a, Eval *e, File *file, const Decl *decl,
 }
 
 Datum import_param(Analysis *a, Eval *e, File *file, const Decl *decl) {
-  const SemaDefine *define = file == a->root ? find_define(a, decl->name.text) : NULL;
+  const SemaDefine *define = import_define(a, decl);
   if (define) return define_value(a, e, file, decl, define);
   Datum d = eval_expr(e, decl->value, env_new(a->arena, NULL, file));
   if (d.kind == DATUM_error || param_fits(decl->type, &d)) return d;
@@ -186,13 +206,14 @@ Datum import_param(Analysis *a, Eval *e, File *file, const Decl *decl) {
 void import_check_defines(Analysis *a) {
   for (int i = 0; i < a->options->n_defines; i++) {
     const SemaDefine *define = &a->options->defines[i];
-    if (strchr(define->name, '.')) continue; /* settings */
-    FileName *name = file_find(a->root, text_intern(define->name));
-    if (name && name->decl->kind == DECL_param) {
+    File *file;
+    FileName *name = define_param(a, define->name, &file);
+    if (name) {
       Eval e = analysis_eval(a);
-      file_value(&e, a->root, name, name->decl->span);
+      file_value(&e, file, name, name->decl->span);
       continue;
     }
+    if (strchr(define->name, '.')) continue; /* settings */
     diag_report(DIAG_E0713, define_span(a, define->name, define->value),
                 "`-D %s`: the job has no param `%s`", define->name, define->name);
     if (setting_find(NULL, define->name) >= 0) {

@@ -161,7 +161,7 @@ static void collect_settings(Analysis *a) {
   if (a->runtime) settings_add(a->settings, "runtime", &a->runtime->settings, a->root, false);
   for (int i = 0; i < a->options->n_defines; i++) {
     const SemaDefine *d = &a->options->defines[i];
-    if (!strchr(d->name, '.')) continue;
+    if (!strchr(d->name, '.') || import_defines(a, d->name)) continue;
     if (!strncmp(d->name, "train.", 6) || !strncmp(d->name, "runtime.", 8)) {
       settings_define(a->settings, d->name, d->value);
       continue;
@@ -170,6 +170,7 @@ static void collect_settings(Analysis *a) {
                                  arena_strdup(a->arena, d->value), strlen(d->value));
     diag_report(DIAG_E0713, (Span){source, 0, (uint32_t)strlen(d->value)},
                 "`-D %s` is neither a param nor a key of `train` or `runtime`", d->name);
+    diag_help("a param of an imported file is `-D ALIAS.NAME`, by the alias in the job file");
   }
 }
 
