@@ -33,18 +33,15 @@ void put_quoted(Layout *l, const char *text, size_t length) {
 /* ---------- literals ---------- */
 /* Digits as typed; `e` and `x` small, no `+` in an exponent. */
 static void put_number(Layout *l, const Expr *e) {
-  char *out = arena_strdup(l->doc.arena, e->literal);
-  bool hex = out[0] == '0' && (out[1] == 'x' || out[1] == 'X');
+  const char *digits = e->literal;
+  bool hex = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+  char *out = arena_alloc(l->doc.arena, strlen(digits) + 1);
+  size_t n = 0;
+  for (const char *c = digits; *c; c++)
+    if (*c != '+') out[n++] = (*c == 'E' && !hex) ? 'e' : *c;
   if (hex) out[1] = 'x';
-  size_t n = hex ? strlen(out) : 0;
-  for (const char *c = e->literal; !hex && *c; c++)
-    if (*c != '+') out[n++] = *c == 'E' ? 'e' : *c;
-  if (e->kind == EXPR_percent) {
-    doc_text_n(&l->doc, out, n);
-    put(l, "%");
-    return;
-  }
   doc_text_n(&l->doc, out, n);
+  if (e->kind == EXPR_percent) put(l, "%");
 }
 
 static void put_literal(Layout *l, const Expr *e) {
@@ -258,20 +255,21 @@ static void put_comprehension(Layout *l, const Expr *e) {
   put_end(l, "]", (ListEnd){.last = loops->at[loops->len - 1].span.end});
 }
 
-/* Whether a quoted key may stand without quotes. */
-static bool is_key(const char *s) {
-  static const char *const reserved[] = {
-#define KEYWORD(text, token, class) KEY_##class(text)
-#define KEY_reserved(text)          text,
-#define KEY_verb(text)
-#define KEY_opener(text)
+bool is_name(const char *s, bool verbs_too) {
+  enum Class { CLASS_reserved, CLASS_verb, CLASS_opener };
+  static const struct {
+    const char *text;
+    enum Class class;
+  } words[] = {
+#define KEYWORD(text, token, class) {text, CLASS_##class},
 #include "keywords.def"
   };
   if (!isalpha((unsigned char)s[0]) && s[0] != '_') return false;
   for (const char *c = s; *c; c++)
     if (!isalnum((unsigned char)*c) && *c != '_') return false;
-  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-    if (!strcmp(s, reserved[i])) return false;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(s, words[i].text))
+      return words[i].class == CLASS_opener || (verbs_too && words[i].class == CLASS_verb);
   return true;
 }
 
@@ -284,7 +282,7 @@ static void put_map(Layout *l, const MapList *items) {
   for (uint32_t i = 0; i < items->len; i++) {
     const MapItem *m = &items->at[i];
     put_next(l, i, m->span.begin);
-    if (is_key(m->key)) {
+    if (is_name(m->key, true)) {
       put(l, m->key);
       put(l, " = ");
     } else {

@@ -72,6 +72,8 @@ void put_args(Layout *l, const ArgList *args);
 void put_exprs(Layout *l, const ExprList *list); /* with commas, without brackets */
 void put_loop(Layout *l, const Loop *loop);
 bool expr_ends_in_bracket(const Expr *e);
+/* Whether a text may stand without quotes where a name may, or also a verb on paths (`init`). */
+bool is_name(const char *s, bool verbs_too);
 
 /* ---------- types, formals, paths: signature.c ---------- */
 void put_type(Layout *l, const TypeExpr *t);

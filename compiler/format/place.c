@@ -86,24 +86,19 @@ bool comment_before(const Layout *l, uint32_t at) {
 }
 
 void put_item(Layout *l, Item item) {
-  bool first = item.first, blank = item.blank, above = true; /* nothing was put above the item */
-  const Comment *start = next_comment(l, item.until);
-  for (const Comment *c; (c = next_comment(l, item.until)); l->comment++) {
-    bool inside = c->span.begin > item.begin;
-    if (c == start && c->trailing && !inside) {
-      put_comment(l, c, true);
-      continue;
-    }
-    if (!first && (blank || blank_before(l, inside ? item.begin : c->span.begin)))
-      doc_blank(&l->doc);
-    put_comment(l, c, false);
-    first = blank = above = false;
-    if (!inside) continue;
-    for (l->comment++; (c = next_comment(l, item.until)); l->comment++) put_comment(l, c, false);
-    return;
+  bool first = item.first, blank = item.blank, above = false; /* a comment stands above the item */
+  const Comment *start = next_comment(l, item.begin);
+  for (const Comment *c; (c = next_comment(l, item.begin)); l->comment++) {
+    bool trailing = c == start && c->trailing;
+    if (!trailing && !first && (blank || blank_before(l, c->span.begin))) doc_blank(&l->doc);
+    put_comment(l, c, trailing);
+    if (trailing) continue;
+    first = blank = false;
+    above = true;
   }
-  bool wanted = blank || (blank_before(l, item.begin) && !(item.close && above));
+  bool wanted = blank || (blank_before(l, item.begin) && (above || !item.close));
   if (!first && wanted) doc_blank(&l->doc);
+  for (const Comment *c; (c = next_comment(l, item.until)); l->comment++) put_comment(l, c, false);
 }
 
 void put_part(Layout *l, uint32_t begin) {

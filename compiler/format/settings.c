@@ -18,25 +18,6 @@ static const Row *find_row(const char *table, const char *key) {
   return NULL;
 }
 
-/* A word that the grammar reads as a name. */
-static bool is_word(const char *s) {
-  static const char *const others[] = {
-#define KEYWORD(text, token, class) KEY_##class(text)
-#define KEY_reserved(text)          text,
-#define KEY_verb(text)              text,
-#define KEY_opener(text)
-#include "keywords.def"
-  };
-  if (!*s || (*s >= '0' && *s <= '9')) return false;
-  for (const char *c = s; *c; c++) {
-    bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || *c == '_';
-    if (!letter && !(*c >= '0' && *c <= '9')) return false;
-  }
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (!strcmp(s, others[i])) return false;
-  return true;
-}
-
 /* "a|~b" or a set of definitions, "*optimizer". */
 static bool among(const char *values, const char *word) {
   if (*values == '*') return true;
@@ -66,8 +47,8 @@ static bool takes_word(const Layout *l, const char *table, const Setting *s) {
   const Row *row = find_row(table, s->key);
   if (!row || strcmp(row->type, "word") != 0 || s->value->kind != EXPR_text) return false;
   const char *word = s->value->as.text.text;
-  return strlen(word) == s->value->as.text.length && is_word(word) && among(row->values, word) &&
-         !names_constant(l, word);
+  return strlen(word) == s->value->as.text.length && is_name(word, false) &&
+         among(row->values, word) && !names_constant(l, word);
 }
 
 static void put_setting(Layout *l, const SettingsBlock *b, const Setting *s) {
