@@ -21,7 +21,7 @@ static int64_t rows_at_most(const Dataset *d, int32_t source) {
   if (source < 0) return -1;
   const DataSource *s = &d->sources.at[source];
   int64_t n = -1;
-  if (s->kind == SOURCE_concat) {
+  if (s->kind == SOURCE_concat && s->children.len) { /* none: a source that nothing reads yet */
     n = 0;
     for (uint32_t i = 0; i < s->children.len; i++) n = sum(n, rows_at_most(d, s->children.at[i]));
   } else if (s->kind == SOURCE_shuffle && s->children.len) {

@@ -78,7 +78,7 @@ def main():
     expect(0, "20 samples", "./train")
     expect(2, "is fixed at 7", "./train", "--seed", "3")
     expect(0, "", DDPC, "job.ddp", "-o", "train", "-D", "train.max_steps=3")
-    expect(0, "3 updates in all", "./train")
+    expect(0, ", 3 in all", "./train")
     print("files: params, settings and patterns")
 
 
