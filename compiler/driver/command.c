@@ -28,9 +28,18 @@ int run_flush(int code) {
 }
 
 const char *run_file(const Run *r) {
-  if (r->options.names.len == 1) return r->options.names.at[0];
+  uint32_t n = r->options.names.len;
+  if (n == 1) return r->options.names.at[0];
+  bool typo =
+      n > 1 && r->options.command == COMMAND_compile && access(r->options.names.at[0], F_OK);
+  const char *command = typo ? options_nearest_command(r->options.names.at[0]) : NULL;
+  if (command) {
+    fprintf(stderr, "ddpc: there is no command `%s`\nhelp: did you mean `ddpc %s`?\n",
+            r->options.names.at[0], command);
+    return NULL;
+  }
   fprintf(stderr, "ddpc: %s\nhelp: `ddpc --help` lists commands and options\n",
-          r->options.names.len ? "one job at a time" : "which job?");
+          n ? "one job at a time" : "which job?");
   return NULL;
 }
 

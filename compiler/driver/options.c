@@ -77,6 +77,13 @@ void options_help(FILE *out, int command) {
   text_free(&stages);
 }
 
+const char *options_nearest_command(const char *word) {
+  TextNearest nearest = {.wanted = word};
+  for (int i = 0; i < COMMANDS; i++)
+    if (commands[i].command != COMMAND_compile) text_offer(&nearest, commands[i].name);
+  return nearest.best;
+}
+
 static bool misuse(const char *format, const char *what, const char *help) {
   fprintf(stderr, "ddpc: ");
   fprintf(stderr, format, what);

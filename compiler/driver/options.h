@@ -30,4 +30,6 @@ typedef struct Options {
 /* False after a message on stderr. */
 bool options_parse(Options *out, Arena *a, int argc, char **argv);
 void options_help(FILE *out, int command);
+/* The command that a mistyped word may mean, or NULL. */
+const char *options_nearest_command(const char *word);
 #endif
