@@ -64,8 +64,7 @@ int cmd_check(Run *r) {
     const char *path = r->options.names.at[i];
     Job *job = run_analyse(r, path, true);
     /* Fragments and libraries have no graph to go on with, and what is not supported yet no whole one. */
-    if (job && job->train && job->eval && !diag_errors() && !diag_later())
-      pipeline_check(job);
+    if (job && job->train && job->eval && !diag_errors() && !diag_later()) pipeline_check(job);
     json_array_append_new(files, run_json_text(path));
     if (as_json) diag_visit(add, &found);
     if (diag_errors()) code = WRONG_JOB;

@@ -87,6 +87,7 @@ int cmd_compile(Run *r) {
   if (!job) return run_flush(WRONG_JOB);
   Text dumped = {0};
   Plan *plan = pipeline_run(job, dump, &dumped);
+  if (plan) run_check_memory(plan);
   run_say_time(r, "passes");
   int code = run_flush(DONE);
   if (code) return code;

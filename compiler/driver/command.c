@@ -62,12 +62,23 @@ Job *run_analyse(Run *r, const char *path, bool check_only) {
   return job;
 }
 
+void run_check_memory(const Plan *plan) {
+  const JobTarget *target = &plan->job->target;
+  int64_t bytes = plan_rank_bytes(plan);
+  if (!target->memory || bytes <= target->memory) return;
+  diag_report(DIAG_E0905, target->at,
+              "one rank takes %lld bytes beside the data; `memory` of target `%s` is %lld",
+              (long long)bytes, target->name, (long long)target->memory);
+  diag_help("`ddpc plan --target %s --max-batch` finds the largest batch that fits", target->name);
+}
+
 Plan *run_plan(Run *r, int *code) {
   *code = WRONG_USE;
   const char *path = run_file(r);
   if (!path) return NULL;
   Job *job = run_analyse(r, path, false);
   Plan *plan = job ? pipeline_run(job, NULL, NULL) : NULL;
+  if (plan && !run_switch(r, OPT_max_batch)) run_check_memory(plan);
   run_say_time(r, "passes");
   *code = run_flush(plan ? DONE : WRONG_JOB);
   return *code == DONE ? plan : NULL;

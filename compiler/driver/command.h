@@ -28,6 +28,8 @@ const char *run_file(const Run *r);
 Job *run_analyse(Run *r, const char *path, bool check_only);
 /* run_file, analysis and passes; NULL after messages, with the exit status in *code. */
 Plan *run_plan(Run *r, int *code);
+/* E0905 where the plan takes more than the target's `memory`. */
+void run_check_memory(const Plan *plan);
 bool run_switch(const Run *r, OptionKind option);
 /* To a file; NULL or "-": the standard output. */
 int run_write(const char *path, const Text *t);
