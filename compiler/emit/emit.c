@@ -79,7 +79,10 @@ static void reserve_globals(Emit *e) {
       "accumulate", "schedule", "factor",  "count_per_sample", "metric_values", "forward_backward",
       "warmup",     "total",    "base_lr", "window_counts"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) names_add(&e->globals, names[i]);
-  for (int64_t i = 0; i < external_count(); i++) names_add(&e->globals, external_at(i)->function);
+  for (int64_t i = 0; i < external_count(); i++) {
+    const char *function = external_at(i)->function;
+    if (!names_has(&e->globals, function)) names_add(&e->globals, function);
+  }
   for (uint32_t i = 0; i < e->plan->job->optimizers.len; i++)
     names_add(&e->globals, optimizer_function(e, (int32_t)i));
 }

@@ -220,8 +220,10 @@ void pass_grad(Job *job) {
   Val loss = find_loss(g);
   const Value top = *value_at(g, loss);
   b.sum[loss] = ir_const(g, 1.0, top.type.dtype, top.at, top.scope);
+  unsigned before = diag_errors();
   for (Val v = b.n - 1; v > 0; v--) visit(&b, v);
-  ungraded_report(job, b.n, b.leaf, passes);
+  if (diag_errors() == before) /* else it is told already why a gradient lacks */
+    ungraded_report(job, b.n, b.leaf, passes);
   add_outputs(&b);
   ir_verify(g, "grad");
 }

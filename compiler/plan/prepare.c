@@ -86,7 +86,8 @@ static Val copy_extern(Prepare *p, const Value *v) {
   for (int i = 0; i < v->inputs; i++) {
     in[i] = p->map[v->in[i]];
     const Value *x = value_at(p->to, in[i]);
-    if (op_has(x->op, OPF_source) && !fuse_is_resident(p->to, in[i])) in[i] = identity(p->to, in[i]);
+    if (op_has(x->op, OPF_source) && !fuse_is_resident(p->to, in[i]))
+      in[i] = identity(p->to, in[i]);
   }
   return ir_must(p->to, OP_extern, in, v->inputs, v->attr, v->at, v->scope);
 }

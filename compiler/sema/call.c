@@ -92,8 +92,7 @@ static Datum function_call(Eval *e, const Closure *c, CallArgs args, Span at) {
   if (bound == BOUND_waits) return with_args(e, DATUM_recipe, c, args, at);
   if (bound == BOUND_wrong) return datum_error();
   if (!call_enter(e, &g, d->name.text, d, at)) return datum_error();
-  Datum result =
-      c->file->natives ? external_call(e, c, env, at) : function_body(e, d, env);
+  Datum result = c->file->natives ? external_call(e, c, env, at) : function_body(e, d, env);
   Span place = c->file->natives ? d->type->span : result_place(d);
   if (d->type && result.kind != DATUM_error && result.kind != DATUM_draw &&
       !signature_result(e, d->name.text, d->type, env, result, place))

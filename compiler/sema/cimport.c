@@ -17,8 +17,8 @@ typedef struct Reading {
 } Reading;
 
 static const char *const note_names[NOTE_KINDS] = {
-    [NOTE_op] = "ddp.op", [NOTE_body] = "ddp.body", [NOTE_grad] = "ddp.grad",
-    [NOTE_out] = "ddp.out", [NOTE_in] = "ddp.in",   [NOTE_attr] = "ddp.attr",
+    [NOTE_op] = "ddp.op",    [NOTE_body] = "ddp.body", [NOTE_grad] = "ddp.grad",
+    [NOTE_out] = "ddp.out",  [NOTE_in] = "ddp.in",     [NOTE_attr] = "ddp.attr",
     [NOTE_size] = "ddp.size"};
 
 static const char *keep(Arena *a, CXString s) {
@@ -204,9 +204,8 @@ bool cimport_read(Arena *a, uint32_t source, const char *path, const char *const
   for (uint32_t i = 0; i < n_folders; i++) args[FIXED + i] = arena_printf(a, "-I%s", folders[i]);
   struct CXUnsavedFile text = {path, s->text, s->length}; /* places agree with what was read */
   CXIndex index = clang_createIndex(0, 0);
-  CXTranslationUnit unit =
-      clang_parseTranslationUnit(index, path, args, (int)(n_folders + FIXED), &text, 1,
-                                 CXTranslationUnit_SkipFunctionBodies);
+  CXTranslationUnit unit = clang_parseTranslationUnit(
+      index, path, args, (int)(n_folders + FIXED), &text, 1, CXTranslationUnit_SkipFunctionBodies);
   bool good = unit != NULL;
   if (good) {
     Reading r = {.arena = a, .source = source, .file = clang_getFile(unit, path), .out = out};

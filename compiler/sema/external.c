@@ -45,8 +45,7 @@ static Span with_parens(const CNote *n) {
 static bool has_text(const CNote *n, const char *macro) {
   const Source *s = source_get(n->at.file);
   size_t length = strlen(macro);
-  bool itself =
-      n->at.end - n->at.begin == length && !strncmp(s->text + n->at.begin, macro, length);
+  bool itself = n->at.end - n->at.begin == length && !strncmp(s->text + n->at.begin, macro, length);
   if (itself && n->text.end > n->text.begin) return true;
   diag_report(DIAG_E0909, n->at, "expected `%s(...)` itself at this place", macro);
   if (!itself) diag_help("an annotation inside of another macro cannot be read");
@@ -119,9 +118,9 @@ static bool pointer_fits(const CType *c, DType dtype, bool constant) {
 typedef struct Checking {
   Analysis *a;
   const NativeOp *op;
-  bool *seen;   /* by formal */
-  int last;     /* formal of the parameter before; -1 */
-  bool result;  /* seen */
+  bool *seen;  /* by formal */
+  int last;    /* formal of the parameter before; -1 */
+  bool result; /* seen */
   bool wrong;
 } Checking;
 
@@ -391,12 +390,12 @@ static bool all_inside(const CHeader *h) {
   return true;
 }
 
-static void find_sources(Analysis *a, const Decl *d, const CHeader *h, Natives *n,
+static bool find_sources(Analysis *a, const Decl *d, const CHeader *h, Natives *n,
                          NativeHeader *native) {
   native->c_file = beside(a->arena, native->path, ".c");
   native->cu_file = beside(a->arena, native->path, ".cu");
   n->compiled = native->c_file || all_inside(h);
-  if (n->compiled) return;
+  if (n->compiled) return true;
   bool bodies = true;
   for (uint32_t i = 0; i < n->ops.len; i++)
     bodies = bodies && (n->ops.at[i].body || n->ops.at[i].decl->value);
@@ -404,12 +403,13 @@ static void find_sources(Analysis *a, const Decl *d, const CHeader *h, Natives *
   if (bodies) {
     diag_report(DIAG_W0912, d->file_span,
                 "there is no `%s.c`: the bodies of these operators are compiled", stem);
-    return;
+    return true;
   }
   diag_report(DIAG_E0307, d->file_span, "cannot read `%s.c`: %s", stem, strerror(ENOENT));
   diag_help(native->cu_file ? "this target is a CPU; `%s.cu` is for GPUs"
                             : "the functions of a header stand beside it in `%s.c`",
             stem);
+  return false;
 }
 
 static void add_op(Analysis *a, File *file, Natives *n, const NativeOp *op) {
@@ -456,7 +456,7 @@ static File *make_file(Analysis *a, const Decl *d, uint32_t source, const char *
     diag_report(DIAG_E0909, d->file_span, "`%s` has no function with DDP_OP", d->file);
     return NULL;
   }
-  find_sources(a, d, h, file->natives, &native);
+  if (!find_sources(a, d, h, file->natives, &native)) return NULL;
   native.compiled = file->natives->compiled;
   vec_push(a->arena, &a->job->natives, native);
   return file;

@@ -19,7 +19,7 @@ MARK = re.compile(rf"#.*?\b(?:error|warning) ({CODE})")
 EVERY = re.compile(rf"\b(?:error|warning) ({CODE})")
 
 # Lines with marks: every test of these folders compares them with what is reported.
-marked = [p for folder in ("diag", "sema", "syntax", "language", "fmt", "imports", "reports")
+marked = [p for folder in ("diag", "sema", "syntax", "language", "fmt", "imports", "reports", "cimport")
           for p in sorted((root / "tests" / folder).rglob("*"))
           if p.suffix in (".ddp", ".txt", ".h") and p.is_file()]
 marked.append(root / "docs/language.md")

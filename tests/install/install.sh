@@ -30,6 +30,13 @@ try() { # DDPC: compiles and trains a job that lies in a folder of its own, from
 cmake --install "$build" --prefix "$work/prefix" > "$work/installed" || fail "$(cat "$work/installed")"
 try "$work/prefix/bin/ddpc"
 
+# headers of operators come with it, and their sources
+if grep -q '^DDP_CLANG_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" && ! grep -q '^DDP_LIBCLANG:BOOL=OFF' "$build/CMakeCache.txt"; then
+  cp "$source/tests/install/native.ddp" "$source/tests/emit/rows.csv" "$work"
+  (cd / && "$work/prefix/bin/ddpc" "$work/native.ddp" -o "$work/native" 2> "$work/said") || fail "$(cat "$work/said")"
+  "$work/native" --output_dir "$work/out" > "$work/said" 2>&1 || fail "$(cat "$work/said")"
+fi
+
 DESTDIR=$work/staged cmake --install "$build" > "$work/installed" || fail "$(cat "$work/installed")"
 prefix=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")
 mv "$work/staged$prefix" "$work/moved"
