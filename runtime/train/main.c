@@ -7,6 +7,7 @@
 #include "report.h"
 #include "run.h"
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +69,8 @@ static DdpError *data_compare(DdpRun *r) {
   uint64_t mine = ddp_dataset_hash(r->data);
   uint64_t *all = calloc((size_t)r->world, sizeof *all);
   if (!all) return ddp_error(DDP_MEMORY, "out of memory");
-  DdpError *error = ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine,
-                                         "the hash of the data");
+  DdpError *error =
+      ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine, "the hash of the data");
   for (int i = 1; i < r->world && !error; i++) {
     if (all[i] != all[0]) {
       error = ddp_error_rank(
@@ -256,6 +257,7 @@ int ddp_main(const DdpJob *job, int argc, char **argv) {
   DdpLaunch launch = {.world = 1, .local_world = 1};
   int parent_exit = -1;
   setvbuf(stdout, NULL, _IOLBF, 0);
+  signal(SIGPIPE, SIG_IGN); /* `./train | head` is no reason to lose a run */
   if (job->abi != DDP_JOB_ABI) {
     ddp_log(DDP_LOG_error,
             "the program and the runtime library have different versions (%d, %d); "

@@ -5,11 +5,13 @@
 #include "file.h"
 #include "log.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 struct DdpReport {
@@ -106,6 +108,25 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   fputc('}', p->json);
 }
 
+/* The log is locked while the run lasts: two runs in one folder would overwrite each other's files. */
+static DdpError *log_open(DdpReport *p, const char *folder) {
+  int fd = open(p->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return ddp_file_error("create", p->path, errno);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(fd);
+    return ddp_error(DDP_IO,
+                     "output_dir '%s' is in use by another run; wait for its end, or give this one "
+                     "another --output_dir",
+                     folder);
+  } /* a file system without locks: go on */
+  if (ftruncate(fd, 0) != 0 || !(p->log = fdopen(fd, "w"))) {
+    int number = errno;
+    close(fd);
+    return ddp_file_error("create", p->path, number);
+  }
+  return NULL;
+}
+
 DdpError *report_open(DdpReport **out, const DdpRun *r) {
   DdpReport *p = calloc(1, sizeof *p);
   if (!p) return ddp_error(DDP_MEMORY, "out of memory");
@@ -118,8 +139,7 @@ DdpError *report_open(DdpReport **out, const DdpRun *r) {
   DDP_TRY(ddp_file_make_folder(r->output));
   p->path = ddp_file_join(r->output, "log.jsonl");
   if (!p->path) return ddp_error(DDP_MEMORY, "out of memory");
-  p->log = fopen(p->path, "we");
-  if (!p->log) return ddp_file_error("create", p->path, errno);
+  DDP_TRY(log_open(p, r->output));
   DDP_TRY(line_begin(p));
   put_identity(p, r);
   return line_end(p);
