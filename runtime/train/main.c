@@ -258,6 +258,7 @@ int ddp_main(const DdpJob *job, int argc, char **argv) {
   int parent_exit = -1;
   setvbuf(stdout, NULL, _IOLBF, 0);
   signal(SIGPIPE, SIG_IGN); /* `./train | head` is no reason to lose a run */
+  signal(SIGXFSZ, SIG_IGN); /* a file over the limit is an error of write */
   if (job->abi != DDP_JOB_ABI) {
     ddp_log(DDP_LOG_error,
             "the program and the runtime library have different versions (%d, %d); "
