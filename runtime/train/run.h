@@ -67,6 +67,9 @@ DdpError *run_init_weights(DdpRun *r);
 /* Rank 0's parameters, frozen parameters and buffers to all. */
 DdpError *run_broadcast_model(DdpRun *r);
 DdpError *run_broadcast_buffers(DdpRun *r);
+/* After a broadcast: with on_nan = stop, buffers that are not finite end the run before they are used
+   or saved. The same answer on every rank. */
+DdpError *run_check_buffers(DdpRun *r);
 /* Memory of a tensor. */
 void *run_tensor(const DdpRun *r, const DdpTensor *t);
 /* All ranks learn whether one of them failed: returns its own error, or on the others one that blames
