@@ -25,6 +25,11 @@ struct DdpReport {
   char last_eval[200];
 };
 
+/* A NaN has a sign, which means nothing. */
+static double shown(double v) {
+  return isnan(v) ? (double)NAN : v;
+}
+
 const char *report_real(double v, char text[32]) {
   for (int digits = 15; digits <= 17; digits++) {
     snprintf(text, 32, "%.*g", digits, v);
@@ -158,7 +163,8 @@ DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch)
   if (!p) return NULL;
   snprintf(line, sizeof line,
            "step %lld/%lld  epoch %.4g  loss %.4g  grad_norm %.4g  learning_rate %.4g",
-           (long long)r->update, (long long)r->counts.total, epoch, loss, r->last_norm, r->last_lr);
+           (long long)r->update, (long long)r->counts.total, epoch, shown(loss),
+           shown(r->last_norm), r->last_lr);
   say(p, line);
   DDP_TRY(line_begin(p));
   put_real(p, "loss", loss);
@@ -178,7 +184,7 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
   for (int i = 0; i < n; i++) {
     size_t used = strlen(p->last_eval);
     snprintf(p->last_eval + used, sizeof p->last_eval - used, "%seval_%s %.4g", i ? "  " : "",
-             r->job->metrics[i], metrics[i]);
+             r->job->metrics[i], shown(metrics[i]));
   }
   snprintf(line, sizeof line, "step %lld/%lld  epoch %.4g  %s  (%lld samples, %.2f s)",
            (long long)r->update, (long long)r->counts.total, epoch, p->last_eval,
@@ -228,9 +234,9 @@ static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *s
              (long long)r->update, (long long)r->counts.total, p->path);
   } else {
     snprintf(line, sizeof line,
-             "%lld updates in %.2f s%s%s; weights: %s/model.safetensors; log: %s",
-             (long long)r->update, seconds, p->last_eval[0] ? "; " : "", p->last_eval, r->output,
-             p->path);
+             "%lld update%s in %.2f s%s%s; weights: %s/model.safetensors; log: %s",
+             (long long)r->update, r->update == 1 ? "" : "s", seconds, p->last_eval[0] ? "; " : "",
+             p->last_eval, r->output, p->path);
   }
   say(p, line);
 }

@@ -5,6 +5,7 @@ import os
 import pty
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -275,6 +276,39 @@ def user_closes_the_output():
         wait(lambda: not processes(binary), 20, "the run to end")
         expect(os.path.exists(out + "/model.safetensors"), f"no weights after | head:\n{p.stderr.decode()}")
         expect("train_loss" in read_log(out)[-1], "the log has no end")
+
+
+def user_starts_without_descriptors():
+    """As some daemons start programs: messages must not end up in the log or in a socket."""
+    with Folder() as f:
+        binary = probe(f).binary()
+        for k, ranks in enumerate(("", "--nproc-per-node 2")):
+            out = f.file(f"o{k}")
+            code = subprocess.run(f"exec '{binary}' --output_dir '{out}' {ranks} <&- >&- 2>&-", shell=True,
+                                  timeout=30).returncode
+            expect(code == 0, f"{ranks}: exit {code}")
+            expect("train_loss" in read_log(out)[-1], "something else than records in the log")
+
+
+def user_has_no_room():
+    """A file over the limit (as on a full disk): an error with the path, nothing half-written, what was
+    saved before stays."""
+    with Folder() as f:
+        job = Job(f, "wide")
+        job.data(train=[[0] * 17] * 16)
+        binary = job.binary()
+        _, out = job.train("--max_steps 1")
+        before = weights(out)
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20))
+
+        for flags in ("--save_strategy steps --save_steps 1", "--save_strategy no"):
+            p = subprocess.run([binary, "--output_dir", out, "--max_steps", "2", *flags.split()], timeout=30,
+                               preexec_fn=limit, capture_output=True, text=True)
+            expect(p.returncode > 0 and "cannot write" in p.stderr and "model.safetensors" in p.stderr, p.stderr)
+            expect(sorted(os.listdir(out)) == ["log.jsonl", "model.safetensors"], f"{os.listdir(out)}")
+            expect(weights(out) == before, "the saved weights are lost")
 
 
 main({k: v for k, v in list(globals().items()) if k.startswith(("row_", "user_"))})
