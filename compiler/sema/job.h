@@ -21,14 +21,14 @@ typedef struct Leaf {
 /* Draws in the order in which PyTorch's constructors make them; a later step may overwrite. */
 typedef struct InitStep {
   enum { INIT_fill, INIT_uniform, INIT_normal } kind;
-  int32_t leaf;      /* -1: drawn and thrown away (elements says how many) */
+  int32_t leaf; /* -1: drawn and thrown away (elements says how many) */
   int64_t elements;
-  double a, b;       /* fill: a; uniform: from a to b; normal: mean a, std b */
+  double a, b; /* fill: a; uniform: from a to b; normal: mean a, std b */
 } InitStep;
 
 /* Parameter group: learning rate and decay of its parameters. NAN: the train key. */
 typedef struct Group {
-  const char *name;  /* "decay", "no_decay", or from `group PATHS { }` */
+  const char *name; /* "decay", "no_decay", or from `group PATHS { }` */
   double learning_rate, weight_decay;
   int32_t optimizer; /* index into Job.optimizers */
 } Group;
@@ -44,7 +44,11 @@ typedef struct Optimizer {
   VEC(const char *) states; /* "exp_avg", ... */
   VEC(double) state_init;   /* fill value of each */
   /* Compile-time arguments a hand-written kernel asks for by name: momentum, nesterov ... */
-  VEC(struct { const char *name; double value; }) constants;
+  VEC(struct {
+    const char *name;
+    double value;
+  })
+  constants;
   Span at;
 } Optimizer;
 
@@ -52,7 +56,7 @@ typedef struct Field {
   const char *name, *column; /* column: name in the file's header, or NULL */
   Type type;                 /* of one sample, no batch dimension; dtype as stored (u8, i64, f32) */
   bool has_range;
-  double low, high;          /* low <= value < high for integers; inclusive for floats */
+  double low, high; /* low <= value < high for integers; inclusive for floats */
   VEC(const char *) categories;
   bool used;
   Span at;
@@ -60,21 +64,21 @@ typedef struct Field {
 
 typedef struct DataSource { /* tree: split expressions over files */
   enum { SOURCE_csv, SOURCE_idx, SOURCE_shuffle, SOURCE_slice, SOURCE_concat } kind;
-  VEC(const char *) paths;   /* csv: one; idx: one per field in `fields` */
-  VEC(const char *) fields;  /* idx: field names */
+  VEC(const char *) paths;  /* csv: one; idx: one per field in `fields` */
+  VEC(const char *) fields; /* idx: field names */
   bool header;
   int64_t skip;
-  const char *missing;       /* or NULL */
-  uint64_t seed;             /* shuffle */
+  const char *missing;                                                   /* or NULL */
+  uint64_t seed;                                                         /* shuffle */
   enum { BOUND_none, BOUND_count, BOUND_percent } start_kind, stop_kind; /* slice */
   double start, stop;
-  VEC(int32_t) children;     /* indices into Dataset.sources */
+  VEC(int32_t) children; /* indices into Dataset.sources */
   Span at;
 } DataSource;
 
 typedef struct Split {
   const char *name;
-  int32_t source;            /* index into Dataset.sources */
+  int32_t source; /* index into Dataset.sources */
   Span at;
 } Split;
 
@@ -94,7 +98,7 @@ typedef struct Metric {
 
 typedef struct JobSetting { /* every key of train and runtime, also those not written */
   const char *key;
-  const char *value;  /* text as the runtime parses it: "5e-4", "true", "none", "steps" */
+  const char *value; /* text as the runtime parses it: "5e-4", "true", "none", "steps" */
   enum { FROM_default, FROM_spec, FROM_define } origin;
   bool is_final, fixed; /* fixed: read at compile time, no run-time override */
   const char *fixed_by; /* "`if momentum != 0` in std/optim", or NULL */
@@ -102,28 +106,29 @@ typedef struct JobSetting { /* every key of train and runtime, also those not wr
 } JobSetting;
 
 typedef struct Job {
-  const char *path;       /* of the job file as given */
-  const char *directory;  /* relative data paths start here */
+  const char *path;      /* of the job file as given */
+  const char *directory; /* relative data paths start here */
   Arena *arena;
-  VEC(AstFile *) files;   /* job first, then imports in order of reading */
-  Dataset dataset;        /* one for now; several are refused by name */
-  VEC(Leaf) leaves;       /* parameters and buffers in state-dict order */
+  VEC(AstFile *) files; /* job first, then imports in order of reading */
+  Dataset dataset;      /* one for now; several are refused by name */
+  VEC(Leaf) leaves;     /* parameters and buffers in state-dict order */
   VEC(InitStep) init;
   VEC(Group) groups;
   VEC(Optimizer) optimizers;
   VEC(Metric) metrics;
   VEC(JobSetting) settings;
-  Graph *train, *eval;    /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
-  Graph *schedule;        /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
+  Graph *train,
+      *eval; /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
+  Graph *schedule; /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
   int64_t train_batch, eval_batch; /* maxima of B */
-  const char *eval_split; /* "validation", or NULL */
+  const char *eval_split;          /* "validation", or NULL */
   /* filled by passes/means */
-  Graph *counts;          /* OUT_sum k: denominators of one micro-batch (data only) */
-  Graph *finish;          /* OUT_metric i from host "sum.K" */
-  int32_t train_counts;   /* number of denominators */
-  int32_t eval_sums;      /* number of accumulators of the evaluation; metric 0 is the loss */
+  Graph *counts;                /* OUT_sum k: denominators of one micro-batch (data only) */
+  Graph *finish;                /* OUT_metric i from host "sum.K" */
+  int32_t train_counts;         /* number of denominators */
+  int32_t eval_sums;            /* number of accumulators of the evaluation; metric 0 is the loss */
   VEC(double) count_per_sample; /* denominators that are a constant times B; NAN where not */
-  const char *spec;       /* resolved text for --spec */
+  const char *spec;             /* resolved text for --spec */
   uint64_t spec_hash;
 } Job;
 

@@ -10,8 +10,8 @@ typedef struct SemaDefine { /* -D name=value */
 typedef struct SemaOptions {
   const SemaDefine *defines;
   int n_defines;
-  const char *target;     /* --target, or NULL */
-  bool check_only;        /* libraries and fragments are fine; no model needed */
+  const char *target; /* --target, or NULL */
+  bool check_only;    /* libraries and fragments are fine; no model needed */
 } SemaOptions;
 
 /* Reads the job file and everything it imports. */
