@@ -53,6 +53,8 @@ typedef struct DdpRun {
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;
   double last_lr, last_norm;
+  bool want_norm; /* of the update under way */
+  bool agreed;    /* its losses have been exchanged */
   DdpReport *report;
   int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
   /* of the evaluation, from its first time on */
@@ -89,9 +91,11 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
 int64_t run_bad_row(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
-/* Combines loss, stop flag and norms of all ranks; fills last_lr and last_norm. Then the step. want_norm:
-   somebody will read last_norm; without it and without clipping the norm is not computed. */
-DdpError *run_update(DdpRun *r, double local_loss, bool want_norm, DdpWindowResult *out);
+/* Combines loss, stop flag and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
+   step. */
+DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
+/* The exchange alone, ahead of run_update: the ranks meet once less. Without norms only. */
+DdpError *run_agree_on_loss(DdpRun *r, double local_loss);
 /* The schedule's factor on the base rates, after `update` finished updates. */
 double run_rate_factor(const DdpRun *r, int64_t update);
 
