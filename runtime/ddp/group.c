@@ -307,12 +307,6 @@ DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
 
 /* ---------- small values ---------- */
 
-/* In shared memory the two have counters of their own; a backend's queue, or a second level that begins
-   when the first one is found complete, would see another order on each rank. */
-bool ddp_group_overlaps(const DdpGroup *g) {
-  return g->inside.comm && !g->two_level;
-}
-
 /* From the root's host to its leader, over the leaders, then inside the other hosts. */
 DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
   if (g->world == 1) return NULL;

@@ -53,8 +53,7 @@ typedef struct DdpRun {
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;
   double last_lr, last_norm;
-  bool want_norm; /* of the update under way */
-  bool agreed;    /* its losses have been exchanged */
+  bool want_norm; /* somebody will read last_norm, or gradients are clipped */
   DdpReport *report;
   int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
   /* of the evaluation, from its first time on */
@@ -94,8 +93,6 @@ int64_t run_bad_row(DdpRun *r);
 /* Combines loss, stop flag and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
    step. */
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
-/* The exchange alone, ahead of run_update: the ranks meet once less. Without norms only. */
-DdpError *run_agree_on_loss(DdpRun *r, double local_loss);
 /* The schedule's factor on the base rates, after `update` finished updates. */
 double run_rate_factor(const DdpRun *r, int64_t update);
 

@@ -20,7 +20,7 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
    zeros is exact, so that every rank gets the norms its peers computed. */
 enum { AT_LOSS, AT_STOP, AT_NORMS };
 
-DdpError *run_agree_on_loss(DdpRun *r, double loss) {
+static DdpError *share_results(DdpRun *r, double loss) {
   double *a = r->agreement;
   int32_t n = r->want_norm ? r->job->n_tensors : 0;
   a[AT_LOSS] = loss;
@@ -30,7 +30,6 @@ DdpError *run_agree_on_loss(DdpRun *r, double loss) {
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
   }
   ddp_timing_lap(&r->timing, DDP_PART_norm);
-  r->agreed = true;
   if (r->world == 1) return NULL;
   const char *what = n ? "loss and gradient norms" : "loss";
   DdpError *error = ddp_group_sum(r->group, a, AT_NORMS + n, what);
@@ -113,9 +112,8 @@ static void step_all(DdpRun *r, double factor) {
 
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   ddp_group_at(r->group, r->update, "optimizer step");
-  if (!r->agreed) DDP_TRY(run_agree_on_loss(r, local_loss));
+  DDP_TRY(share_results(r, local_loss));
   float norm = r->want_norm ? total_norm(r) : 0;
-  r->agreed = false;
   out->loss = r->agreement[AT_LOSS];
   out->stop = r->agreement[AT_STOP] > 0;
   out->finite = isfinite(out->loss) && isfinite(norm);

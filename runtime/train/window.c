@@ -97,7 +97,6 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   r->samples_seen += w.samples * r->world;
   if (!r->reducer) return NULL;
   ddp_group_at(r->group, r->update, "all-reduce of gradients");
-  if (!r->want_norm && ddp_group_overlaps(r->group)) DDP_TRY(run_agree_on_loss(r, *loss));
   DdpError *error = ddp_reducer_finish(r->reducer, &r->exposed);
   ddp_timing_lap(&r->timing, DDP_PART_communication);
   return error;
