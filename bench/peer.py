@@ -55,8 +55,9 @@ def train(rank, world, name, steps, compiled, store, out):
         with open(out, "w") as f:
             json.dump(dict(median_ms=statistics.median(tail) * 1e3, min_ms=min(tail) * 1e3,
                            losses=(all_losses / world).tolist()), f)
+    sys.stdout.flush()
     dist.barrier()
-    dist.destroy_process_group()
+    os._exit(0)  # everything is written; taking the group apart can abort on a busy machine
 
 
 if __name__ == "__main__":

@@ -16,24 +16,32 @@ typedef enum DType {
 #include "dtype.def"
   DT_COUNT
 } DType;
-const char *dtype_name(DType t);   /* "f32" */
-const char *dtype_ctype(DType t);  /* "float" */
+const char *dtype_name(DType t);  /* "f32" */
+const char *dtype_ctype(DType t); /* "float" */
 int dtype_bytes(DType t);
-char dtype_category(DType t);      /* 'b' 'i' 'f' */
+char dtype_category(DType t);                   /* 'b' 'i' 'f' */
 bool dtype_parse(const char *name, DType *out); /* "f32"; also "float32", "uint8", "int64" ... */
-DType dtype_promote(DType a, DType b); /* PyTorch's rule for two tensors of rank >= 1 */
+DType dtype_promote(DType a, DType b);          /* PyTorch's rule for two tensors of rank >= 1 */
 
 /* A size: per_batch * B + fixed. Only the batch B is symbolic. */
 typedef struct Dim {
   int64_t per_batch, fixed;
 } Dim;
-static inline Dim dim_of(int64_t n) { return (Dim){0, n}; }
-static inline bool dim_known(Dim d) { return d.per_batch == 0; }
-static inline bool dim_is(Dim d, int64_t n) { return d.per_batch == 0 && d.fixed == n; }
+static inline Dim dim_of(int64_t n) {
+  return (Dim){0, n};
+}
+static inline bool dim_known(Dim d) {
+  return d.per_batch == 0;
+}
+static inline bool dim_is(Dim d, int64_t n) {
+  return d.per_batch == 0 && d.fixed == n;
+}
 static inline bool dim_equal(Dim a, Dim b) {
   return a.per_batch == b.per_batch && a.fixed == b.fixed;
 }
-static inline int64_t dim_at(Dim d, int64_t batch) { return d.per_batch * batch + d.fixed; }
+static inline int64_t dim_at(Dim d, int64_t batch) {
+  return d.per_batch * batch + d.fixed;
+}
 /* Product and exact quotient; false when the result is not linear in B / not exact. */
 bool dim_mul(Dim a, Dim b, Dim *out);
 bool dim_div(Dim a, Dim b, Dim *out);
@@ -48,8 +56,10 @@ typedef struct Type {
 bool type_equal(Type a, Type b);
 bool type_elements(Type t, Dim *out); /* false: not linear in B */
 int64_t type_elements_at(Type t, int64_t batch);
-void type_print(Text *t, Type type);  /* "f32[B,64]" */
-static inline Type type_scalar(DType d) { return (Type){.dtype = d, .rank = 0}; }
+void type_print(Text *t, Type type); /* "f32[B,64]" */
+static inline Type type_scalar(DType d) {
+  return (Type){.dtype = d, .rank = 0};
+}
 
 typedef uint32_t Val; /* index into Graph.values; 0 is no value */
 #define NO_VAL 0u
@@ -68,15 +78,29 @@ typedef enum OpKind {
    The kind tells passes what the attribute means: an `axes` moves when a dimension is put in front,
    `dims` gets one more. A list of length -1 is one that was not given: infer fills it in. Sources
    that are not of one type (input, param, buffer) carry it as the attributes dtype and shape. */
-typedef enum AttrKind { ATTR_int, ATTR_float, ATTR_bool, ATTR_text, ATTR_axes, ATTR_ints, ATTR_dims,
-                        ATTR_dtype } AttrKind;
+typedef enum AttrKind {
+  ATTR_int,
+  ATTR_float,
+  ATTR_bool,
+  ATTR_text,
+  ATTR_axes,
+  ATTR_ints,
+  ATTR_dims,
+  ATTR_dtype
+} AttrKind;
 typedef struct Attr {
   union {
     int64_t i; /* int, bool, dtype */
     double f;
     const char *text; /* interned */
-    struct { int len; int64_t at[IR_MAX_RANK]; } ints; /* axes, ints */
-    struct { int len; Dim at[IR_MAX_RANK]; } dims;
+    struct {
+      int len;
+      int64_t at[IR_MAX_RANK];
+    } ints; /* axes, ints */
+    struct {
+      int len;
+      Dim at[IR_MAX_RANK];
+    } dims;
   } as;
 } Attr;
 enum { IR_MAX_ATTRS = 5 };
@@ -86,7 +110,8 @@ typedef struct Value {
   uint8_t inputs; /* count of in[] */
   Type type;
   Val in[IR_MAX_INPUTS];
-  Attr *attr; /* as many as the op's row names; copies share them, so that only who made it writes */
+  Attr
+      *attr; /* as many as the op's row names; copies share them, so that only who made it writes */
   Span at;
   Scope scope;
 } Value;
@@ -99,13 +124,13 @@ typedef struct ScopeInfo {
 
 /* What a graph computes. `index` depends on the kind. */
 typedef enum OutputKind {
-  OUT_loss,      /* rank-0 f32: this micro-batch's part of the update's loss */
-  OUT_grad,      /* gradient of parameter `index` (shape of the leaf) */
-  OUT_buffer,    /* new value of buffer `index` */
-  OUT_sum,       /* rank-0: accumulator `index`, added up over micro-batches and ranks */
-  OUT_metric,    /* rank-0: metric `index` as a function of accumulators (the `finish` graph) */
-  OUT_state,     /* optimizer graphs: new value of state `index`; -1 is the parameter itself */
-  OUT_value,     /* anything else by number: schedules, tests */
+  OUT_loss,   /* rank-0 f32: this micro-batch's part of the update's loss */
+  OUT_grad,   /* gradient of parameter `index` (shape of the leaf) */
+  OUT_buffer, /* new value of buffer `index` */
+  OUT_sum,    /* rank-0: accumulator `index`, added up over micro-batches and ranks */
+  OUT_metric, /* rank-0: metric `index` as a function of accumulators (the `finish` graph) */
+  OUT_state,  /* optimizer graphs: new value of state `index`; -1 is the parameter itself */
+  OUT_value,  /* anything else by number: schedules, tests */
 } OutputKind;
 typedef struct Output {
   OutputKind kind;
@@ -125,8 +150,11 @@ typedef struct Graph {
 } Graph;
 
 Graph *graph_new(Arena *a, const char *name, bool training);
-Graph *graph_like(const Graph *from); /* empty, with the same name, arena, scopes, and as much room */
-static inline Value *value_at(const Graph *g, Val v) { return &g->values.at[v]; }
+Graph *
+graph_like(const Graph *from); /* empty, with the same name, arena, scopes, and as much room */
+static inline Value *value_at(const Graph *g, Val v) {
+  return &g->values.at[v];
+}
 Scope graph_scope(Graph *g, Scope parent, const char *name);
 void graph_output(Graph *g, OutputKind kind, int32_t index, Val value);
 const char *graph_scope_path(Arena *a, const Graph *g, Scope s); /* "net.fc1.relu" */
@@ -156,7 +184,7 @@ void ir_print_value(Text *out, const Graph *g, Val v); /* one line of it, withou
 /* Reads the graphs of a file ("graph train training { ... }", one or several) into out[0..max).
    Returns their number; -1 after a diagnostic. */
 int ir_parse_all(Arena *a, uint32_t source, Graph **out, int max);
-Graph *ir_parse(Arena *a, uint32_t source); /* a file of one; NULL after a diagnostic */
+Graph *ir_parse(Arena *a, uint32_t source);             /* a file of one; NULL after a diagnostic */
 void ir_verify(const Graph *g, const char *after_pass); /* dies when broken */
 
 /* Copies value v of `from` (inputs already mapped by map[]) into `to`. */

@@ -21,16 +21,16 @@ typedef struct Leaf {
 /* Draws in the order in which PyTorch's constructors make them; a later step may overwrite. */
 typedef struct InitStep {
   enum { INIT_fill, INIT_uniform, INIT_normal, INIT_trunc_normal } kind;
-  int32_t leaf;      /* -1: drawn and thrown away (elements says how many) */
+  int32_t leaf; /* -1: drawn and thrown away (elements says how many) */
   int64_t elements;
-  double a, b;       /* fill: a; uniform: from a to b; normal: mean a, std b */
+  double a, b;          /* fill: a; uniform: from a to b; normal: mean a, std b */
   int64_t offset, step; /* fill: the first element and the distance to the next; else 0 and 1 */
   double low, high;     /* trunc_normal: drawn again outside of these */
 } InitStep;
 
 /* Parameter group: learning rate and decay of its parameters. NAN: the train key. */
 typedef struct Group {
-  const char *name;  /* "decay", "no_decay", or from `group PATHS { }` */
+  const char *name; /* "decay", "no_decay", or from `group PATHS { }` */
   double learning_rate, weight_decay;
   int32_t optimizer; /* index into Job.optimizers */
 } Group;
@@ -46,7 +46,11 @@ typedef struct Optimizer {
   VEC(const char *) states; /* "exp_avg", ... */
   VEC(double) state_init;   /* fill value of each */
   /* Compile-time arguments a hand-written kernel asks for by name: momentum, nesterov ... */
-  VEC(struct { const char *name; double value; }) constants;
+  VEC(struct {
+    const char *name;
+    double value;
+  })
+  constants;
   Span at;
 } Optimizer;
 
@@ -54,32 +58,32 @@ typedef struct Field {
   const char *name, *column; /* column: name in the file's header, or NULL */
   Type type;                 /* of one sample, no batch dimension; dtype as stored (u8, i64, f32) */
   bool has_range;
-  double low, high;          /* low <= value < high for integers; inclusive for floats */
+  double low, high; /* low <= value < high for integers; inclusive for floats */
   VEC(const char *) categories;
-  int64_t classes;           /* of a category, or of integers from 0: how many; 0 */
-  bool text, ragged;         /* a text; a length that differs by sample (its dimension is -1) */
+  int64_t classes;   /* of a category, or of integers from 0: how many; 0 */
+  bool text, ragged; /* a text; a length that differs by sample (its dimension is -1) */
   bool used;
   Span at;
 } Field;
 
 typedef struct DataSource { /* tree: split expressions over files */
   enum { SOURCE_csv, SOURCE_idx, SOURCE_shuffle, SOURCE_slice, SOURCE_concat } kind;
-  VEC(const char *) paths;   /* csv: one; idx: one per field in `fields` */
-  VEC(const char *) fields;  /* idx: field names */
+  VEC(const char *) paths;  /* csv: one; idx: one per field in `fields` */
+  VEC(const char *) fields; /* idx: field names */
   bool header;
   int64_t skip;
-  const char *missing;       /* or NULL */
-  bool stream;               /* one row of tokens, without samples */
-  uint64_t seed;             /* shuffle */
+  const char *missing; /* or NULL */
+  bool stream;         /* one row of tokens, without samples */
+  uint64_t seed;       /* shuffle */
   enum { BOUND_none, BOUND_count, BOUND_percent } start_kind, stop_kind; /* slice */
   double start, stop;
-  VEC(int32_t) children;     /* indices into Dataset.sources */
+  VEC(int32_t) children; /* indices into Dataset.sources */
   Span at;
 } DataSource;
 
 typedef struct Split {
   const char *name;
-  int32_t source;            /* index into Dataset.sources */
+  int32_t source; /* index into Dataset.sources */
   Span at;
 } Split;
 
@@ -113,9 +117,9 @@ typedef struct JobLoadItem {
 
 /* `load` in the model block, carried out when the program starts. */
 typedef struct JobLoad {
-  const char *file;           /* relative to the job's folder */
+  const char *file; /* relative to the job's folder */
   VEC(JobLoadItem) items;
-  VEC(const char *) others;   /* names that the file may have beside: `except`, tied leaves */
+  VEC(const char *) others; /* names that the file may have beside: `except`, tied leaves */
   Span at;
 } JobLoad;
 
@@ -123,11 +127,11 @@ typedef struct JobLoad {
 typedef struct JobTarget {
   const char *name;
   bool cuda;
-  const char *march;        /* CPU: a -march of the C compiler */
-  VEC(const char *) archs;  /* CUDA: "sm_90" */
-  int64_t world_size;       /* ranks that it is meant for; 0: not said */
-  int64_t memory;           /* bytes that a rank may use; 0: not said */
-  Span at;                  /* of the name of its block; else nowhere */
+  const char *march;       /* CPU: a -march of the C compiler */
+  VEC(const char *) archs; /* CUDA: "sm_90" */
+  int64_t world_size;      /* ranks that it is meant for; 0: not said */
+  int64_t memory;          /* bytes that a rank may use; 0: not said */
+  Span at;                 /* of the name of its block; else nowhere */
 } JobTarget;
 
 /* One line of `sweep`: every run of the sweep takes one value of each axis. */
@@ -141,7 +145,7 @@ typedef struct SweepAxis {
 
 typedef struct JobSetting { /* every key of train and runtime, also those not written */
   const char *key;
-  const char *value;  /* text as the runtime parses it: "5e-4", "true", "none", "steps" */
+  const char *value; /* text as the runtime parses it: "5e-4", "true", "none", "steps" */
   enum { FROM_default, FROM_spec, FROM_define } origin;
   bool is_final, fixed; /* fixed: read at compile time, no run-time override */
   const char *fixed_by; /* "`if momentum != 0` in std/optim", or NULL */
@@ -149,32 +153,33 @@ typedef struct JobSetting { /* every key of train and runtime, also those not wr
 } JobSetting;
 
 typedef struct Job {
-  const char *path;       /* of the job file as given */
-  const char *directory;  /* relative data paths start here */
+  const char *path;      /* of the job file as given */
+  const char *directory; /* relative data paths start here */
   Arena *arena;
-  VEC(AstFile *) files;   /* job first, then imports in order of reading */
-  Dataset dataset;        /* one for now; several are refused by name */
-  VEC(Leaf) leaves;       /* parameters and buffers in state-dict order */
+  VEC(AstFile *) files; /* job first, then imports in order of reading */
+  Dataset dataset;      /* one for now; several are refused by name */
+  VEC(Leaf) leaves;     /* parameters and buffers in state-dict order */
   VEC(InitStep) init;
-  VEC(JobLoad) loads;     /* in the order written; later ones overwrite */
+  VEC(JobLoad) loads; /* in the order written; later ones overwrite */
   VEC(Group) groups;
   VEC(Optimizer) optimizers;
   VEC(Metric) metrics;
   VEC(JobSetting) settings;
   JobTarget target;
-  VEC(SweepAxis) sweep;   /* the last axis runs fastest; empty: no sweep */
+  VEC(SweepAxis) sweep;      /* the last axis runs fastest; empty: no sweep */
   VEC(NativeHeader) natives; /* in order of reading */
-  Graph *train, *eval;    /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
-  Graph *schedule;        /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
+  Graph *train,
+      *eval; /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
+  Graph *schedule; /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
   int64_t train_batch, eval_batch; /* maxima of B */
-  const char *eval_split; /* "validation", or NULL */
+  const char *eval_split;          /* "validation", or NULL */
   /* filled by passes/means */
-  Graph *counts;          /* OUT_sum k: denominators of one micro-batch (data only) */
-  Graph *finish;          /* OUT_metric i from host "sum.K" */
-  int32_t train_counts;   /* number of denominators */
-  int32_t eval_sums;      /* number of accumulators of the evaluation; metric 0 is the loss */
+  Graph *counts;                /* OUT_sum k: denominators of one micro-batch (data only) */
+  Graph *finish;                /* OUT_metric i from host "sum.K" */
+  int32_t train_counts;         /* number of denominators */
+  int32_t eval_sums;            /* number of accumulators of the evaluation; metric 0 is the loss */
   VEC(double) count_per_sample; /* denominators that are a constant times B; NAN where not */
-  const char *spec;       /* resolved text for --spec */
+  const char *spec;             /* resolved text for --spec */
   uint64_t spec_hash;
 } Job;
 

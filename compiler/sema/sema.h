@@ -10,10 +10,10 @@ typedef struct SemaDefine { /* -D name=value */
 typedef struct SemaOptions {
   const SemaDefine *defines;
   int n_defines;
-  const char *target;     /* --target, or NULL */
+  const char *target; /* --target, or NULL */
   /* Folder of the headers that C code of jobs includes (ddp/op.h, std/native); NULL after a message. */
   const char *(*include)(Arena *arena);
-  bool check_only;        /* libraries and fragments are fine; no model needed */
+  bool check_only; /* libraries and fragments are fine; no model needed */
 } SemaOptions;
 
 /* Reads the job file and everything it imports. */
@@ -29,9 +29,9 @@ Val sema_eval_rule(Graph *g, const char *text, Val y, Val gradient, Scope scope)
 
 /* Gradient of an OP_extern for one of its inputs: where it comes from. */
 typedef enum ExternalGrad {
-  EXTERNAL_GRAD_none,    /* the header says that none flows */
-  EXTERNAL_GRAD_named,   /* the header says what it is */
-  EXTERNAL_GRAD_body,    /* the operator's body is differentiated */
+  EXTERNAL_GRAD_none,  /* the header says that none flows */
+  EXTERNAL_GRAD_named, /* the header says what it is */
+  EXTERNAL_GRAD_body,  /* the operator's body is differentiated */
   EXTERNAL_GRAD_missing,
 } ExternalGrad;
 ExternalGrad sema_external_grad(const Value *v, int input);

@@ -4,7 +4,18 @@
 #include "detect.h"
 #include "log.h"
 #include "spawn.h"
+#include <sched.h>
 #include <stdio.h>
+
+static void warn_of_crowd(int ranks) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : ranks;
+  if (ranks > 8 * n) {
+    ddp_log(DDP_LOG_warning, "%d ranks share %d CPU%s: they wait for each other most of the time",
+            ranks, n, n == 1 ? "" : "s");
+  }
+}
 
 DdpError *ddp_launch(int *argc, char **argv, DdpLaunch *out, int *parent_exit) {
   DdpFanOut fan;
@@ -18,6 +29,7 @@ DdpError *ddp_launch(int *argc, char **argv, DdpLaunch *out, int *parent_exit) {
     *out = (DdpLaunch){.by = fan.by, .world = 1, .local_world = 1};
     return NULL;
   }
+  if (fan.per_node) warn_of_crowd(fan.per_node);
   if (fan.per_node) return ddp_spawn(&fan, out, parent_exit);
   ddp_log_rank(out->rank, out->world);
   return NULL;

@@ -226,7 +226,9 @@ static void forget(DdpComm *c, Work *w) {
 
 static DdpError *finish(DdpComm *c, Work *last) {
   DDP_TRY(advance(c));
-  for (Work *w = c->head; last->phase == WORK_POSTED; w = w->next) {
+  if (last->phase == WORK_DONE) return NULL;
+  /* My parts of all that has begun come first: the ranks then wait for each other once, not per work. */
+  for (Work *w = c->head; w; w = w->next) {
     if (w->phase != WORK_POSTED) continue;
     DDP_TRY(await_all(c, POSTED, w->number, w->what));
     do_part(c, w);

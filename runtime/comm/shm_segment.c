@@ -82,8 +82,11 @@ static DdpError *share(const DdpShmLinks *l, size_t bytes, int *out) {
         "does without",
         strerror(errno));
   if (fallocate(fd, 0, 0, (off_t)bytes) && (errno != EOPNOTSUPP || ftruncate(fd, (off_t)bytes))) {
-    DdpError *e = ddp_error(DDP_MEMORY, "no memory for %zu bytes shared by %d ranks: %s", bytes,
-                            l->world, strerror(errno));
+    DdpError *e =
+        ddp_error(DDP_MEMORY,
+                  "no memory for %zu bytes shared by %d ranks: %s; --intra_node backend does "
+                  "without shared memory",
+                  bytes, l->world, strerror(errno));
     close(fd);
     return e;
   }
@@ -99,8 +102,11 @@ static DdpError *share(const DdpShmLinks *l, size_t bytes, int *out) {
 
 static DdpError *receive(const DdpShmLinks *l, size_t bytes, int *out) {
   int fd = ddp_net_recv_fd(l->fds[0], ddp_clock() + l->timeout);
-  if (fd < 0)
-    return ddp_error_rank(errno == ETIMEDOUT ? DDP_TIMEOUT : DDP_PEER, 0, "sharing memory");
+  if (fd < 0) {
+    bool late = errno == ETIMEDOUT;
+    return ddp_error_rank(late ? DDP_TIMEOUT : DDP_PEER, 0, "sharing memory%s",
+                          late ? "" : ": the first rank of this host is gone");
+  }
   struct stat s;
   if (fstat(fd, &s) || (size_t)s.st_size != bytes) {
     close(fd);

@@ -67,7 +67,7 @@ DdpError *ddp_file_create(DdpFile **out, const char *path) {
   f->fd = -1;
   f->path = strdup(path);
   f->buffer = malloc(BUFFER);
-  if (!f->path || !f->buffer || asprintf(&f->temporary, "%s.tmp-%d", path, (int)getpid()) < 0) {
+  if (!f->path || !f->buffer || asprintf(&f->temporary, "%s.tmp", path) < 0) {
     f->temporary = NULL;
     ddp_file_discard(f);
     return ddp_error(DDP_MEMORY, "out of memory");

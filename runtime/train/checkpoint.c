@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const int64_t dtype_bytes[] = {
 #define DTYPE(name, ctype, bytes, category, st) bytes,
@@ -52,6 +53,7 @@ static DdpError *save_here(DdpRun *r, const char *folder) {
   if (!path) return ddp_error(DDP_MEMORY, "out of memory");
   DdpError *error = save_tensors(r, path);
   if (!error) ddp_log(DDP_LOG_debug, "saved %s", path);
+  if (error) rmdir(folder); /* if nothing else is in it */
   free(path);
   return error;
 }
@@ -59,6 +61,7 @@ static DdpError *save_here(DdpRun *r, const char *folder) {
 DdpError *run_save(DdpRun *r, const char *folder) {
   ddp_group_at(r->group, r->update, "saving");
   DDP_TRY(run_broadcast_buffers(r));
+  DDP_TRY(run_check_buffers(r));
   DdpError *error = r->rank == 0 ? save_here(r, folder) : NULL;
   return run_agree(r, error, "saving weights");
 }

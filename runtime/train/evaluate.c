@@ -73,6 +73,7 @@ DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *sam
   double begin = ddp_clock();
   ddp_group_at(r->group, r->update, "evaluation");
   DDP_TRY(run_broadcast_buffers(r));
+  DDP_TRY(run_check_buffers(r));
   Evaluation e = {.samples = ddp_dataset_rows(r->data, r->job->eval_split), .n = r->job->n_sums};
   e.batches = (e.samples + r->job->eval_batch - 1) / r->job->eval_batch;
   e.rounds = (e.batches + r->world - 1) / r->world;

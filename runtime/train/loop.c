@@ -120,7 +120,8 @@ static DdpError *stopped(Loop *l) {
                      : run_signal() == SIGTERM ? "SIGTERM"
                                                : "a signal";
   DDP_TRY(report_end(r->report, r, l->all / (double)r->update, l->epoch, name));
-  if (r->rank != 0) r->quiet = true;
+  /* The report has told people already. */
+  r->quiet = r->rank != 0 || strcmp(r->set->log_format, "jsonl") != 0;
   return ddp_error(DDP_STOPPED, "stopped by %s after update %lld of %lld", name,
                    (long long)r->update, (long long)r->counts.total);
 }
@@ -132,9 +133,10 @@ static DdpError *one_update(Loop *l, int64_t epoch, int64_t window) {
   DdpWindowResult result = {0};
   int64_t seen = r->samples_seen;
   ddp_timing_begin(&r->timing);
+  r->want_norm =
+      r->set->max_grad_norm > 0 || norm_is_read(l, r->update + 1, window + 1 == r->counts.updates);
   DDP_TRY(run_window(r, first, n, &loss));
-  bool norm = norm_is_read(l, r->update + 1, window + 1 == r->counts.updates);
-  DDP_TRY(run_update(r, loss, norm, &result));
+  DDP_TRY(run_update(r, loss, &result));
   l->epoch = (double)epoch + (double)(first + n) / (double)r->counts.micro_batches;
   l->full = r->samples_seen - seen == r->job->train_batch * r->counts.accumulation * r->world;
   count_loss(l, result.loss);

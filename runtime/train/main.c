@@ -6,10 +6,13 @@
 #include "log.h"
 #include "report.h"
 #include "run.h"
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -142,12 +145,12 @@ static void banner(const DdpRun *r) {
   ddp_log(
       DDP_LOG_info,
       "%s: %s, %d thread%s each; %lld samples, %lld a rank; global batch %lld = %lld x %lld x %d; "
-      "%lld updates an epoch, %lld in all",
+      "%lld update%s an epoch, %lld in all",
       r->job->name, ranks, r->threads, r->threads == 1 ? "" : "s", (long long)r->sampler.samples,
       (long long)r->counts.per_rank,
       (long long)(r->job->train_batch * r->counts.accumulation * r->world),
       (long long)r->job->train_batch, (long long)r->counts.accumulation, r->world,
-      (long long)r->counts.updates, (long long)r->counts.total);
+      (long long)r->counts.updates, r->counts.updates == 1 ? "" : "s", (long long)r->counts.total);
 }
 
 static DdpError *run_start(DdpRun *r) {
@@ -256,10 +259,22 @@ static DdpError *check_cpu(const DdpJob *job) {
       job->march, lacks);
 }
 
+/* Whoever starts us with closed descriptors must not get messages into the log or a socket. */
+static void open_standard(void) {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
 int ddp_main(const DdpJob *job, int argc, char **argv) {
   DdpLaunch launch = {.world = 1, .local_world = 1};
   int parent_exit = -1;
+  open_standard();
   setvbuf(stdout, NULL, _IOLBF, 0);
+  signal(SIGPIPE, SIG_IGN); /* `./train | head` is no reason to lose a run */
+  signal(SIGXFSZ, SIG_IGN); /* a file over the limit is an error of write */
   if (job->abi != DDP_JOB_ABI) {
     ddp_log(DDP_LOG_error,
             "the program and the runtime library have different versions (%d, %d); "

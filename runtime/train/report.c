@@ -5,11 +5,13 @@
 #include "file.h"
 #include "log.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 struct DdpReport {
@@ -22,6 +24,11 @@ struct DdpReport {
   double begun, drawn;
   char last_eval[200];
 };
+
+/* A NaN has a sign, which means nothing. */
+static double shown(double v) {
+  return isnan(v) ? (double)NAN : v;
+}
 
 const char *report_real(double v, char text[32]) {
   for (int digits = 15; digits <= 17; digits++) {
@@ -106,6 +113,25 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   fputc('}', p->json);
 }
 
+/* The log is locked while the run lasts: two runs in one folder would overwrite each other's files. */
+static DdpError *log_open(DdpReport *p, const char *folder) {
+  int fd = open(p->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return ddp_file_error("create", p->path, errno);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(fd);
+    return ddp_error(DDP_IO,
+                     "output_dir '%s' is in use by another run; wait for its end, or give this one "
+                     "another --output_dir",
+                     folder);
+  } /* a file system without locks: go on */
+  if (ftruncate(fd, 0) != 0 || !(p->log = fdopen(fd, "w"))) {
+    int number = errno;
+    close(fd);
+    return ddp_file_error("create", p->path, number);
+  }
+  return NULL;
+}
+
 DdpError *report_open(DdpReport **out, const DdpRun *r) {
   DdpReport *p = calloc(1, sizeof *p);
   if (!p) return ddp_error(DDP_MEMORY, "out of memory");
@@ -118,8 +144,7 @@ DdpError *report_open(DdpReport **out, const DdpRun *r) {
   DDP_TRY(ddp_file_make_folder(r->output));
   p->path = ddp_file_join(r->output, "log.jsonl");
   if (!p->path) return ddp_error(DDP_MEMORY, "out of memory");
-  p->log = fopen(p->path, "we");
-  if (!p->log) return ddp_file_error("create", p->path, errno);
+  DDP_TRY(log_open(p, r->output));
   DDP_TRY(line_begin(p));
   put_identity(p, r);
   return line_end(p);
@@ -138,7 +163,8 @@ DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch)
   if (!p) return NULL;
   snprintf(line, sizeof line,
            "step %lld/%lld  epoch %.4g  loss %.4g  grad_norm %.4g  learning_rate %.4g",
-           (long long)r->update, (long long)r->counts.total, epoch, loss, r->last_norm, r->last_lr);
+           (long long)r->update, (long long)r->counts.total, epoch, shown(loss),
+           shown(r->last_norm), r->last_lr);
   say(p, line);
   DDP_TRY(line_begin(p));
   put_real(p, "loss", loss);
@@ -158,7 +184,7 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
   for (int i = 0; i < n; i++) {
     size_t used = strlen(p->last_eval);
     snprintf(p->last_eval + used, sizeof p->last_eval - used, "%seval_%s %.4g", i ? "  " : "",
-             r->job->metrics[i], metrics[i]);
+             r->job->metrics[i], shown(metrics[i]));
   }
   snprintf(line, sizeof line, "step %lld/%lld  epoch %.4g  %s  (%lld samples, %.2f s)",
            (long long)r->update, (long long)r->counts.total, epoch, p->last_eval,
@@ -208,9 +234,9 @@ static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *s
              (long long)r->update, (long long)r->counts.total, p->path);
   } else {
     snprintf(line, sizeof line,
-             "%lld updates in %.2f s%s%s; weights: %s/model.safetensors; log: %s",
-             (long long)r->update, seconds, p->last_eval[0] ? "; " : "", p->last_eval, r->output,
-             p->path);
+             "%lld update%s in %.2f s%s%s; weights: %s/model.safetensors; log: %s",
+             (long long)r->update, r->update == 1 ? "" : "s", seconds, p->last_eval[0] ? "; " : "",
+             p->last_eval, r->output, p->path);
   }
   say(p, line);
 }

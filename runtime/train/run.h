@@ -53,6 +53,7 @@ typedef struct DdpRun {
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;
   double last_lr, last_norm;
+  bool want_norm; /* somebody will read last_norm, or gradients are clipped */
   DdpReport *report;
   int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
   /* of the evaluation, from its first time on */
@@ -67,6 +68,9 @@ DdpError *run_init_weights(DdpRun *r);
 /* Rank 0's parameters, frozen parameters and buffers to all. */
 DdpError *run_broadcast_model(DdpRun *r);
 DdpError *run_broadcast_buffers(DdpRun *r);
+/* After a broadcast: with on_nan = stop, buffers that are not finite end the run before they are used
+   or saved. The same answer on every rank. */
+DdpError *run_check_buffers(DdpRun *r);
 /* Memory of a tensor. */
 void *run_tensor(const DdpRun *r, const DdpTensor *t);
 /* All ranks learn whether one of them failed: returns its own error, or on the others one that blames
@@ -86,9 +90,9 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
 int64_t run_bad_row(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
-/* Combines loss, stop flag and norms of all ranks; fills last_lr and last_norm. Then the step. want_norm:
-   somebody will read last_norm; without it and without clipping the norm is not computed. */
-DdpError *run_update(DdpRun *r, double local_loss, bool want_norm, DdpWindowResult *out);
+/* Combines loss, stop flag and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
+   step. */
+DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
 /* The schedule's factor on the base rates, after `update` finished updates. */
 double run_rate_factor(const DdpRun *r, int64_t update);
 

@@ -3,6 +3,7 @@
 #include "run.h"
 #include "log.h"
 #include "rng.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,6 +227,27 @@ DdpError *run_init_weights(DdpRun *r) {
 DdpError *run_broadcast_buffers(DdpRun *r) {
   if (r->world == 1 || r->buffer_bytes == 0) return NULL;
   return ddp_group_broadcast(r->group, r->buffers, r->buffer_bytes, 0, "buffers");
+}
+
+DdpError *run_check_buffers(DdpRun *r) {
+  if (r->set->on_nan[0] != 's') return NULL; /* stop */
+  for (int32_t i = 0; i < r->job->n_tensors; i++) {
+    const DdpTensor *t = &r->job->tensors[i];
+    if (t->role != DDP_ROLE_buffer || t->dtype != DDP_f32 || t->tied_to >= 0) continue;
+    const float *v = run_tensor(r, t);
+    int64_t k = 0;
+    while (k < t->elements && isfinite(v[k])) k++;
+    if (k == t->elements) continue;
+    r->quiet = r->rank != 0;
+    return ddp_error(
+        DDP_NUMERIC,
+        "update %lld: buffer %s is not finite and was not saved. Batch norm needs more "
+        "than one value per channel: is the last batch of an epoch a single sample? "
+        "Another per_device_train_batch_size or --dataloader_drop_last avoids it; "
+        "--on_nan ignore goes on",
+        (long long)r->update, t->name);
+  }
+  return NULL;
 }
 
 DdpError *run_broadcast_model(DdpRun *r) {

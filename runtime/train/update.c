@@ -20,19 +20,19 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
    zeros is exact, so that every rank gets the norms its peers computed. */
 enum { AT_LOSS, AT_STOP, AT_NORMS };
 
-static DdpError *share_results(DdpRun *r, double loss, bool norm) {
+static DdpError *share_results(DdpRun *r, double loss) {
   double *a = r->agreement;
+  int32_t n = r->want_norm ? r->job->n_tensors : 0;
   a[AT_LOSS] = loss;
   a[AT_STOP] = run_signal() ? 1 : 0;
-  int32_t n = norm ? r->job->n_tensors : 0;
   for (int32_t t = 0; t < n; t++) {
     bool mine = r->norm_owner[t] == r->rank;
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
   }
   ddp_timing_lap(&r->timing, DDP_PART_norm);
   if (r->world == 1) return NULL;
-  DdpError *error =
-      ddp_group_sum(r->group, a, AT_NORMS + n, "loss and gradient norms");
+  const char *what = n ? "loss and gradient norms" : "loss";
+  DdpError *error = ddp_group_sum(r->group, a, AT_NORMS + n, what);
   ddp_timing_lap(&r->timing, DDP_PART_communication);
   return error;
 }
@@ -57,20 +57,28 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
     if (a[i] > 0) blame = i;
   }
   if (r->rank != (blame < 0 ? 0 : blame)) r->quiet = true;
-  char where[120] = "";
-  int64_t row = r->quiet ? -1 : run_bad_row(r);
+  char where[200] = "", of_gradients[60] = "";
+  /* Gradients that nobody looked at may have spoiled the weights one update before. */
+  bool spoiled = !isfinite(ddp_norm(r->params, r->param_count));
+  int64_t row = r->quiet || spoiled ? -1 : run_bad_row(r);
   if (blame >= 0 && r->world > 1) snprintf(where, sizeof where, ", first on rank %d", blame);
   size_t used = strlen(where);
   if (row >= 0) {
     snprintf(where + used, sizeof where - used, ", from data row %lld (counted from 1)",
              (long long)row + 1);
   }
+  if (spoiled) {
+    snprintf(where + used, sizeof where - used, ", the weights were not finite before it");
+  }
+  if (r->want_norm) {
+    snprintf(of_gradients, sizeof of_gradients, " and the gradient norm %g", norm);
+  }
   return ddp_error_rank(
       DDP_NUMERIC, blame,
-      "update %lld: the loss is %g and the gradient norm %g%s; nothing was saved from "
+      "update %lld: the loss is %g%s%s; nothing was saved from "
       "it. A smaller --learning_rate or --max_grad_norm may help; --on_nan ignore "
       "goes on",
-      (long long)r->update + 1, loss, norm, where);
+      (long long)r->update + 1, loss, of_gradients, where);
 }
 
 static void clip(DdpRun *r, float norm) {
@@ -102,17 +110,16 @@ static void step_all(DdpRun *r, double factor) {
   }
 }
 
-DdpError *run_update(DdpRun *r, double local_loss, bool want_norm, DdpWindowResult *out) {
+DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   ddp_group_at(r->group, r->update, "optimizer step");
-  want_norm = want_norm || r->set->max_grad_norm > 0;
-  DDP_TRY(share_results(r, local_loss, want_norm));
-  float norm = want_norm ? total_norm(r) : 0;
+  DDP_TRY(share_results(r, local_loss));
+  float norm = r->want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
   out->stop = r->agreement[AT_STOP] > 0;
   out->finite = isfinite(out->loss) && isfinite(norm);
   double factor = run_rate_factor(r, r->update);
   r->last_lr = factor * r->set->learning_rate;
-  if (want_norm) r->last_norm = (double)norm;
+  if (r->want_norm) r->last_norm = (double)norm;
   if (!out->finite && r->set->on_nan[0] == 's') { /* stop */
     return not_finite(r, local_loss, out->loss, (double)norm);
   }

@@ -1,9 +1,8 @@
 /* Counts what a job's program takes from the heap; linked into it by the test with DDPC_CC. In: calls
    of malloc and its kin, defined anew here as glibc allows. Out: at the end of the process one line on
-   descriptor 2, "heap calls: training N, control M, libraries K". The first two are
-   those of the program itself (the emitted code
-   and the runtime, which are one executable) and of the C library on its behalf, on the main
-   thread and on the others. */
+   descriptor 2, "heap calls: training N, control M, libraries K". The first two are those of the program
+   itself (the emitted code and the runtime, which are one executable) and of the C library on its
+   behalf, on the main thread and on the others. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <link.h>

@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import tempfile
 
 import torch
@@ -171,8 +172,9 @@ def train(rank, world, name, accumulate, steps, store, out):
         norms.append(norm.item())
     if rank == 0:
         torch.save(dict(losses=losses, norms=norms, initial=initial, final=net.state_dict()), out)
+    sys.stdout.flush()
     dist.barrier()
-    dist.destroy_process_group()
+    os._exit(0)  # everything is written; taking the group apart can abort on a busy machine
 
 
 def run(name, accumulate, world, steps):

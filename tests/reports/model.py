@@ -41,6 +41,20 @@ def row_9_batch_norm_buffers():
                        f"{share}, {ranks} ranks: the saved model evaluates to other numbers")
 
 
+def row_46_batch_norm_of_one_sample():
+    with Folder() as f:
+        job = Job(f, "batch_norm")
+        job.data(train=[[x] for x in range(9)], eval=[[1], [2]])
+        kind = dict(per_device_train_batch_size=4)
+        for ranks in (1, 2):
+            if ranks == 2:
+                job.data(train=[[x] for x in range(10)])
+            r = job.fails("buffer norm.running_var is not finite", ranks=ranks, **kind)
+            expect("--dataloader_drop_last" in r.out, r.out)
+        log, _ = job.train("--dataloader_drop_last", **kind)
+        expect(logged(log, "eval_loss")[-1] is not None, "the evaluation is not a number")
+
+
 def row_12_39_tied_weights():
     with Folder() as f:
         job = Job(f, "tied")

@@ -64,7 +64,8 @@ def row_53_numbers():
         for flags in ("--learning_rate nan", "--learning_rate 1e400", "--learning_rate abc", "--ddp_timeout 30m",
                       "--ddp_timeout 0", "--ddp_timeout -1", "--ddp_timeout 1000000000000", "--max_steps 3x",
                       "--seed 9223372036854775808", "--warmup_steps -1", "--adam_beta1 2",
-                      "--gradient_accumulation_steps 0", "--gradient_accumulation_steps 1.5"):
+                      "--gradient_accumulation_steps 0", "--gradient_accumulation_steps 1.5",
+                      "--gradient_accumulation_steps 9000000000000000000", "--threads 0", "--threads 100000"):
             key, value = flags[2:].split()
             job.fails(f"{key} = '{value}': expected", flags)
 

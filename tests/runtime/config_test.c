@@ -88,8 +88,8 @@ static void refusals(void **state) {
   refuse("--learning_rate", "1e400", "fits in a double");
   refuse("--learning_rate", "nan", "expected a number");
   refuse("--learning_rate", "-1", "expected a number >=0");
-  refuse("--gradient_accumulation_steps", "0", "expected a whole number >=1");
-  refuse("--gradient_accumulation_steps", "2.5", "expected a whole number >=1");
+  refuse("--gradient_accumulation_steps", "0", "expected a whole number from 1 to 1000000000");
+  refuse("--gradient_accumulation_steps", "2.5", "expected a whole number from 1 to 1000000000");
   refuse("--seed", "9223372036854775808", "64 bits");
   refuse("--ddp_timeout", "30m", "expected a whole number from 1 to 31536000");
   refuse("--adam_beta2", "1.5", "from 0 to 1");

@@ -16,11 +16,17 @@ typedef enum DdpDType {
 } DdpDType;
 
 /* ---------- tensors and arenas ---------- */
-typedef enum DdpRole { DDP_ROLE_param, DDP_ROLE_grad, DDP_ROLE_state, DDP_ROLE_param_bf16,
-                       DDP_ROLE_frozen, DDP_ROLE_buffer } DdpRole;
+typedef enum DdpRole {
+  DDP_ROLE_param,
+  DDP_ROLE_grad,
+  DDP_ROLE_state,
+  DDP_ROLE_param_bf16,
+  DDP_ROLE_frozen,
+  DDP_ROLE_buffer
+} DdpRole;
 typedef struct DdpArenaInfo {
   DdpRole role;
-  int32_t state;    /* DDP_ROLE_state: number */
+  int32_t state; /* DDP_ROLE_state: number */
   DdpDType dtype;
   int64_t elements; /* with padding between segments (64-byte aligned, zero) */
 } DdpArenaInfo;
@@ -31,10 +37,10 @@ typedef struct DdpTensor {
   int32_t rank;
   int64_t shape[DDP_MAX_RANK];
   int64_t elements;
-  DdpRole role;     /* param (then also in grad and state arenas at the same offset), frozen, buffer */
-  int64_t offset;   /* elements from the start of its arena; buffers: BYTES from the start */
-  int32_t group;    /* -1 for buffers and frozen */
-  int32_t tied_to;  /* index of the tensor it is an alias of (not saved), or -1 */
+  DdpRole role; /* param (then also in grad and state arenas at the same offset), frozen, buffer */
+  int64_t offset;  /* elements from the start of its arena; buffers: BYTES from the start */
+  int32_t group;   /* -1 for buffers and frozen */
+  int32_t tied_to; /* index of the tensor it is an alias of (not saved), or -1 */
 } DdpTensor;
 
 typedef enum DdpInitKind {
@@ -45,7 +51,7 @@ typedef enum DdpInitKind {
 } DdpInitKind;
 typedef struct DdpInitStep {
   DdpInitKind kind;
-  int32_t tensor;   /* -1: drawn and thrown away */
+  int32_t tensor; /* -1: drawn and thrown away */
   int64_t elements;
   double a, b;
   int64_t offset, step; /* fill: the first element and the distance to the next */
@@ -73,13 +79,13 @@ typedef struct DdpParamGroup {
 
 /* ---------- optimizer ---------- */
 typedef struct DdpSettings DdpSettings; /* settings.h: one typed member per key */
-typedef struct DdpSegment { /* one tensor (or a part of it) of one update */
+typedef struct DdpSegment {             /* one tensor (or a part of it) of one update */
   float *p;
-  const float *g;       /* averaged and clipped */
+  const float *g; /* averaged and clipped */
   float *state[4];
   int64_t n;
   double lr, weight_decay;
-  int64_t step;         /* from 1 */
+  int64_t step; /* from 1 */
   const DdpSettings *settings;
 } DdpSegment;
 typedef struct DdpOptimizer {
@@ -96,15 +102,20 @@ typedef struct DdpField {
   DdpDType dtype;            /* as stored in memory: u8, i32, i64, f32 */
   int32_t rank;
   int64_t shape[DDP_MAX_RANK];
-  int64_t elements;          /* per sample */
+  int64_t elements; /* per sample */
   bool has_range;
-  double low, high;          /* integers: low <= v < high; floats: low <= v <= high */
+  double low, high;              /* integers: low <= v < high; floats: low <= v <= high */
   const char *const *categories; /* NULL-terminated texts, or NULL */
-  bool used;                 /* the graphs read it */
-  const char *place;         /* "job.ddp:14" */
+  bool used;                     /* the graphs read it */
+  const char *place;             /* "job.ddp:14" */
 } DdpField;
-typedef enum DdpSourceKind { DDP_SOURCE_csv, DDP_SOURCE_idx, DDP_SOURCE_shuffle, DDP_SOURCE_slice,
-                             DDP_SOURCE_concat } DdpSourceKind;
+typedef enum DdpSourceKind {
+  DDP_SOURCE_csv,
+  DDP_SOURCE_idx,
+  DDP_SOURCE_shuffle,
+  DDP_SOURCE_slice,
+  DDP_SOURCE_concat
+} DdpSourceKind;
 typedef enum DdpBound { DDP_BOUND_none, DDP_BOUND_count, DDP_BOUND_percent } DdpBound;
 typedef struct DdpSource {
   DdpSourceKind kind;
@@ -113,9 +124,9 @@ typedef struct DdpSource {
   bool header;
   int64_t skip;
   const char *missing;
-  uint64_t seed;             /* shuffle: randperm of a PyTorch generator with this seed */
+  uint64_t seed; /* shuffle: randperm of a PyTorch generator with this seed */
   DdpBound start_kind, stop_kind;
-  double start, stop;        /* negative counts from the end; percent rounds down */
+  double start, stop; /* negative counts from the end; percent rounds down */
   int32_t children[8];
   int32_t n_children;
   const char *place;
@@ -127,22 +138,22 @@ typedef struct DdpSplit {
 
 /* ---------- one micro-batch ---------- */
 typedef struct DdpStep {
-  int64_t batch;                /* B of this micro-batch, <= train_batch (eval: eval_batch) */
-  const void *const *fields;    /* [n_fields]: dense [B, shape], dtype as declared */
-  const int64_t *sample;        /* [B]: position of each sample in the update's global batch */
-  float *params, *frozen;       /* arenas */
+  int64_t batch;             /* B of this micro-batch, <= train_batch (eval: eval_batch) */
+  const void *const *fields; /* [n_fields]: dense [B, shape], dtype as declared */
+  const int64_t *sample;     /* [B]: position of each sample in the update's global batch */
+  float *params, *frozen;    /* arenas */
   float *grads;
   char *buffers;
-  char *block;                  /* activations and workspace */
-  const double *counts;         /* [n_counts]: denominators of the whole update window */
-  double share;                 /* B / samples of the whole update window */
-  bool accumulate;              /* add to grads (micro-batches after the first) */
-  uint64_t seed;                /* of run-time draws */
-  int64_t update;               /* from 0 */
-  double *sums;                 /* train: sums[0] += loss part; eval: accumulators */
+  char *block;          /* activations and workspace */
+  const double *counts; /* [n_counts]: denominators of the whole update window */
+  double share;         /* B / samples of the whole update window */
+  bool accumulate;      /* add to grads (micro-batches after the first) */
+  uint64_t seed;        /* of run-time draws */
+  int64_t update;       /* from 0 */
+  double *sums;         /* train: sums[0] += loss part; eval: accumulators */
   const DdpSettings *settings;
-  struct DdpReducer *reducer;   /* NULL: nothing to reduce */
-  void *stream;                 /* device stream; NULL on CPUs */
+  struct DdpReducer *reducer; /* NULL: nothing to reduce */
+  void *stream;               /* device stream; NULL on CPUs */
 } DdpStep;
 
 /* Called by the emitted backward as soon as a gradient is complete (ddp/reducer.c). */
@@ -151,26 +162,26 @@ void ddp_grad_ready(DdpStep *step, int32_t tensor);
 /* ---------- the job ---------- */
 typedef struct DdpSettingText { /* resolved settings, typed by settings.def */
   const char *key, *value;
-  const char *place;  /* "job.ddp:31", "-D", or NULL for a default */
-  bool fixed;         /* no run-time override; fixed_by says why */
+  const char *place; /* "job.ddp:31", "-D", or NULL for a default */
+  bool fixed;        /* no run-time override; fixed_by says why */
   const char *fixed_by;
 } DdpSettingText;
 
 typedef struct DdpJob {
-  int32_t abi;                  /* DDP_JOB_ABI */
-  const char *name;             /* file name of the job */
-  const char *directory;        /* of the job file as given to ddpc; "" = current */
-  const char *compiler;         /* "ddpc 0.1.0" */
-  const char *march;            /* what the binary was compiled for */
-  uint32_t cpu;                 /* DDP_CPU_COMPILED */
-  const char *spec;             /* resolved text */
+  int32_t abi;           /* DDP_JOB_ABI */
+  const char *name;      /* file name of the job */
+  const char *directory; /* of the job file as given to ddpc; "" = current */
+  const char *compiler;  /* "ddpc 0.1.0" */
+  const char *march;     /* what the binary was compiled for */
+  uint32_t cpu;          /* DDP_CPU_COMPILED */
+  const char *spec;      /* resolved text */
   uint64_t spec_hash, plan_hash;
 
-  const DdpTensor *tensors;     /* state-dict order */
+  const DdpTensor *tensors; /* state-dict order */
   int32_t n_tensors;
   const DdpArenaInfo *arenas;
   int32_t n_arenas;
-  const int32_t *ready;         /* trained tensors in the order their gradients become ready */
+  const int32_t *ready; /* trained tensors in the order their gradients become ready */
   int32_t n_ready;
   const DdpInitStep *init;
   int32_t n_init;
@@ -185,24 +196,25 @@ typedef struct DdpJob {
   int32_t n_fields;
   const DdpSource *sources;
   int32_t n_sources;
-  const DdpSplit *splits;       /* "train" is required; eval_split names the evaluation's */
+  const DdpSplit *splits; /* "train" is required; eval_split names the evaluation's */
   int32_t n_splits;
-  const char *eval_split;       /* NULL: none */
+  const char *eval_split; /* NULL: none */
 
   const DdpSettingText *settings;
   int32_t n_settings;
 
   int64_t train_batch, eval_batch;
   int64_t train_block, eval_block; /* bytes of the activation block */
-  int32_t n_counts;             /* denominators of the loss */
-  const double *count_per_sample; /* [n_counts]: constant per sample, or NaN: ask window_counts */
-  int32_t n_sums;               /* accumulators of the evaluation */
-  const char *const *metrics;   /* names; [0] is "loss" */
+  int32_t n_counts;                /* denominators of the loss */
+  const double *count_per_sample;  /* [n_counts]: constant per sample, or NaN: ask window_counts */
+  int32_t n_sums;                  /* accumulators of the evaluation */
+  const char *const *metrics;      /* names; [0] is "loss" */
   int32_t n_metrics;
 
   void (*forward_backward)(DdpStep *step);
-  void (*window_counts)(const DdpStep *step, double *counts); /* this micro-batch's; NULL if constant */
-  void (*evaluate)(DdpStep *step);                            /* adds to step->sums; NULL without eval */
+  void (*window_counts)(const DdpStep *step,
+                        double *counts); /* this micro-batch's; NULL if constant */
+  void (*evaluate)(DdpStep *step);       /* adds to step->sums; NULL without eval */
   void (*metric_values)(const double *sums, double *out);
   double (*schedule)(double step, double warmup, double total, double base_lr);
 } DdpJob;

@@ -2,16 +2,16 @@
 #ifndef DDP_STATUS_H
 #define DDP_STATUS_H
 
-typedef enum DdpClass { /* also the exit code of the process */
-  DDP_FAILED = 1,   /* anything not named below */
-  DDP_USAGE = 2,    /* flags, settings */
-  DDP_DATA = 3,     /* data files */
-  DDP_PEER = 4,     /* lost, stopped or disagreeing rank */
-  DDP_TIMEOUT = 5,  /* ddp_timeout */
-  DDP_IO = 6,       /* cannot write: disk full, permissions */
-  DDP_MEMORY = 7,
-  DDP_NUMERIC = 8,  /* NaN with on_nan = stop */
-  DDP_STOPPED = 9,  /* by a signal, after what was promised has been saved */
+typedef enum DdpClass {                  /* also the exit code of the process */
+                        DDP_FAILED = 1,  /* anything not named below */
+                        DDP_USAGE = 2,   /* flags, settings */
+                        DDP_DATA = 3,    /* data files */
+                        DDP_PEER = 4,    /* lost, stopped or disagreeing rank */
+                        DDP_TIMEOUT = 5, /* ddp_timeout */
+                        DDP_IO = 6,      /* cannot write: disk full, permissions */
+                        DDP_MEMORY = 7,
+                        DDP_NUMERIC = 8, /* NaN with on_nan = stop */
+                        DDP_STOPPED = 9, /* by a signal, after what was promised has been saved */
 } DdpClass;
 
 typedef struct DdpError {
