@@ -26,7 +26,7 @@ void diag_help(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* An error was reported that begins where this span does; what follows from it need not be said. */
 bool diag_reported_at(Span at);
-unsigned diag_errors(void);             /* errors reported so far (warnings not counted) */
+unsigned diag_errors(void); /* errors reported so far (warnings not counted) */
 /* What is not supported yet (E0716) is an error where a program is made and the warning W0718 where a
    job is only checked: what stands there is right, and nothing more is said about what needs it.
    diag_later: how often it was met; graphs may then be incomplete. */
@@ -46,7 +46,7 @@ typedef struct DiagView {
   uint32_t n_notes;
 } DiagView;
 void diag_visit(void (*each)(void *self, const DiagView *d), void *self);
-void diag_reset(void); /* forgets all, the counts too: another job begins */
+void diag_reset(void);                  /* forgets all, the counts too: another job begins */
 void diag_flush(FILE *out, bool color); /* prints and forgets; the error count stays */
 const char *diag_name(DiagCode code);   /* "E0301" */
 const char *diag_title(DiagCode code);

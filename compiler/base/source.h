@@ -14,7 +14,8 @@ typedef struct Source {
   const char *path; /* as shown to the user; "std/nn.ddp" for embedded library files */
   const char *text; /* NUL-terminated */
   size_t length;
-  const char *view; /* what a parser reads in place of the text, with all places the same; or NULL */
+  const char
+      *view; /* what a parser reads in place of the text, with all places the same; or NULL */
 } Source;
 
 /* Registers a text; returns its index (>= 1). The texts live as long as the process. */

@@ -105,7 +105,8 @@ int64_t plan_rank_bytes(const Plan *plan);
 int64_t plan_sample_bytes(const Plan *plan);
 const char *plan_group_name(const Job *job, const Leaf *leaf); /* "decay", "frozen", "buffer" ... */
 const char *plan_arena_name(const Plan *plan, const PlanArena *x, Arena *a);
-const char *plan_kernel_text(const Program *p, const Kernel *k, Arena *a); /* "matmul [B, 64], ..." */
+const char *plan_kernel_text(const Program *p, const Kernel *k,
+                             Arena *a);                     /* "matmul [B, 64], ..." */
 int64_t plan_call_flops(const Program *p, const Kernel *k); /* of a product; 0: no product */
 void plan_dump_nests(Text *out, const Plan *plan);
 #endif

@@ -21,7 +21,7 @@ typedef struct Analysis {
   Settings *settings;
   File *root;
   VEC(LoadedFile) loaded;
-  VEC(LoadedFile) headers; /* of C */
+  VEC(LoadedFile) headers;  /* of C */
   VEC(const char *) opened; /* paths of files whose imports are being read, for cycles */
 
   const Decl *objective, *train, *runtime, *sweep;

@@ -61,7 +61,7 @@ bool axis_of(Eval *e, Datum d, Span at, int rank, int64_t *out);      /* int -> 
 bool axes_of(Eval *e, Datum d, Span at, int rank, Attr *out);         /* int or list -> axes */
 bool attr_from(Eval *e, AttrKind kind, Datum d, Span at, Attr *out);  /* value -> attribute */
 bool first_tensor(Eval *e, const BuiltinCall *c, Val *v, Type *t);
-Datum stack_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at); /* changes v; E0420 */
+Datum stack_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at);  /* changes v; E0420 */
 Datum concat_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at); /* changes v */
 Datum shape_list(Eval *e, Type t);
 Datum emit_reshape(Eval *e, Val x, const Dim *dim, int rank, Span at);

@@ -5,8 +5,16 @@
 #include "ir.h"
 #include "source.h"
 
-typedef enum CNoteKind { NOTE_op, NOTE_body, NOTE_grad, NOTE_out, NOTE_in, NOTE_attr, NOTE_size,
-                         NOTE_KINDS } CNoteKind;
+typedef enum CNoteKind {
+  NOTE_op,
+  NOTE_body,
+  NOTE_grad,
+  NOTE_out,
+  NOTE_in,
+  NOTE_attr,
+  NOTE_size,
+  NOTE_KINDS
+} CNoteKind;
 
 /* One use of a macro of ddp/op.h. */
 typedef struct CNote {

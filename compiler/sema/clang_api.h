@@ -5,17 +5,17 @@
 #include <clang-c/Index.h>
 #include <dlfcn.h>
 
-#define CLANG_FUNCTIONS(F)                                                                         \
-  F(Cursor_getArgument)                                                                            \
-  F(Cursor_getNumArguments) F(Cursor_isNull) F(File_isEqual) F(Type_getSizeOf) F(createIndex)      \
-      F(disposeDiagnostic) F(disposeIndex) F(disposeString) F(disposeTranslationUnit)              \
-          F(getCString) F(getCanonicalType) F(getCursorDefinition) F(getCursorKind)                \
-              F(getCursorLocation) F(getCursorResultType) F(getCursorSpelling) F(getCursorType)    \
-                  F(getDiagnostic) F(getDiagnosticLocation) F(getDiagnosticSeverity)               \
-                      F(getDiagnosticSpelling) F(getExpansionLocation) F(getFile) F(getFileName)   \
-                          F(getNumDiagnostics) F(getPointeeType) F(getTranslationUnitCursor)       \
-                              F(getTypeSpelling) F(isConstQualifiedType) F(parseTranslationUnit)   \
-                                  F(visitChildren)
+/* clang-format off */
+#define CLANG_FUNCTIONS(F) \
+  F(Cursor_getArgument) F(Cursor_getNumArguments) F(Cursor_isNull) F(File_isEqual) \
+  F(Type_getSizeOf) F(createIndex) F(disposeDiagnostic) F(disposeIndex) F(disposeString) \
+  F(disposeTranslationUnit) F(getCString) F(getCanonicalType) F(getCursorDefinition) \
+  F(getCursorKind) F(getCursorLocation) F(getCursorResultType) F(getCursorSpelling) \
+  F(getCursorType) F(getDiagnostic) F(getDiagnosticLocation) F(getDiagnosticSeverity) \
+  F(getDiagnosticSpelling) F(getExpansionLocation) F(getFile) F(getFileName) \
+  F(getNumDiagnostics) F(getPointeeType) F(getTranslationUnitCursor) F(getTypeSpelling) \
+  F(isConstQualifiedType) F(parseTranslationUnit) F(visitChildren)
+/* clang-format on */
 
 static struct {
   void *library;

@@ -147,7 +147,7 @@ struct Eval {
   LeafStore *leaves;
   bool training;
   bool in_loop; /* a loop over a tensor: buffers may not be assigned */
-  bool update; /* body of an optimizer: buffers may be assigned although nothing is `training` */
+  bool update;  /* body of an optimizer: buffers may be assigned although nothing is `training` */
   Scope scope;
   const Frame *frame;
   const char *need; /* reason while something must be known: "the condition of `if`" */

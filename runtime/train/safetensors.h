@@ -37,5 +37,5 @@ typedef struct DdpSafeEntry {
 } DdpSafeEntry;
 DdpSafeEntry ddp_safetensors_entry(const DdpSafeFile *f, int i);
 const char *ddp_safetensors_metadata(const DdpSafeFile *f, const char *key); /* NULL: not there */
-const char *ddp_safetensors_dtype(DdpDType t);                              /* "F32" */
+const char *ddp_safetensors_dtype(DdpDType t);                               /* "F32" */
 #endif

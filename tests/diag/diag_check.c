@@ -180,7 +180,8 @@ int main(int argc, char **argv) {
   if (argc != 2) return 2;
   read_expected(argv[1], &want);
   Arena *arena = arena_new();
-  SemaOptions options = {.defines = defines, .n_defines = n_defines, .target = target, .check_only = check_only};
+  SemaOptions options = {
+      .defines = defines, .n_defines = n_defines, .target = target, .check_only = check_only};
   Job *job = sema_analyse(arena, argv[1], &options);
   bool whole = job && job->train && job->eval && !diag_later();
   if (whole) pass_means(job);

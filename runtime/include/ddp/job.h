@@ -61,10 +61,10 @@ typedef struct DdpInitStep {
 /* Weights that the job starts from, instead of drawn ones. */
 typedef struct DdpLoadItem {
   int32_t tensor;
-  const char *name;          /* in the file */
+  const char *name; /* in the file */
 } DdpLoadItem;
 typedef struct DdpLoad {
-  const char *file;          /* relative to the job's directory */
+  const char *file; /* relative to the job's directory */
   const DdpLoadItem *items;
   int32_t n_items;
   const char *const *others; /* NULL-terminated: what the file may have beside; NULL: nothing */
@@ -185,7 +185,7 @@ typedef struct DdpJob {
   int32_t n_ready;
   const DdpInitStep *init;
   int32_t n_init;
-  const DdpLoad *loads;         /* in order; --init_from takes the place of all */
+  const DdpLoad *loads; /* in order; --init_from takes the place of all */
   int32_t n_loads;
   const DdpParamGroup *groups;
   int32_t n_groups;
