@@ -190,9 +190,20 @@ static Datum forward(Eval *e, Instance *i, const Step *step, CallArgs args, Span
   return result;
 }
 
+/* `forward` that reaches its own instance again, through the name of its model. */
+static bool runs_already(const Eval *e, const Instance *i) {
+  for (const Frame *f = e->frame; f; f = f->caller)
+    if (f->instance == i) return true;
+  return false;
+}
+
 Datum instance_call(Eval *e, Instance *i, CallArgs args, Span at) {
   if (!e->build) {
     eval_report(e, DIAG_E0508, at, "`%s` runs in a graph, not while compiling", instance_name(i));
+    return datum_error();
+  }
+  if (runs_already(e, i)) {
+    eval_report(e, DIAG_E0310, at, "`%s` calls itself", instance_name(i));
     return datum_error();
   }
   bool training = e->training;

@@ -68,8 +68,9 @@ Datum file_value(Eval *e, File *file, FileName *name, Span at);
 bool library_find(Program *p, const char *name, File **file, FileName **found);
 
 /* Static checks of a file's definitions: unknown and unused names, hiding, sizes named once. Calls
-   nothing, so it also sees what no instance reaches. Reports E030x, E0401-E0404, E0407, W-. */
-void resolve_file(Program *p, File *file);
+   nothing, so it also sees what no instance reaches. Reports E030x, E0401-E0404, E0407, W-. False when
+   a definition is made of itself (E0310): it cannot be evaluated. */
+bool resolve_file(Program *p, File *file);
 /* Names that settings refer to count as used (D calls it before resolve_unused). */
 void file_mark_used(File *file, const char *name);
 /* After all files are resolved: unused file names and imports (only files with a model or objective,

@@ -464,8 +464,10 @@ typedef struct Node {
 } Node;
 typedef VEC(Node) Nodes;
 
-static void visit(Nodes *nodes, uint32_t i) {
+/* False after a report. */
+static bool visit(Nodes *nodes, uint32_t i) {
   Node *n = &nodes->at[i];
+  bool ends = true;
   n->state = 1;
   for (uint32_t k = 0; k < n->to.len; k++) {
     uint32_t to = n->to.at[k];
@@ -473,11 +475,13 @@ static void visit(Nodes *nodes, uint32_t i) {
       const Decl *d = nodes->at[to].decl;
       diag_report(DIAG_E0310, d->name.span, "`%s` is defined by itself", d->name.text);
       if (to != i) diag_note(n->decl->name.span, "by way of `%s`", n->decl->name.text);
+      ends = false;
     } else if (!nodes->at[to].state) {
-      visit(nodes, to);
+      ends = visit(nodes, to) && ends;
     }
   }
   n->state = 2;
+  return ends;
 }
 
 /* Only what is evaluated in place refers: definitions, constants. */
@@ -496,7 +500,7 @@ static void add_node(Resolver *r, Nodes *nodes, const Decl *d) {
     if (r->file->names.at[i].decl == d) nodes->at[i] = n;
 }
 
-void resolve_file(Program *p, File *file) {
+bool resolve_file(Program *p, File *file) {
   Resolver r = {.p = p, .file = file, .arena = p->arena};
   for (const File *f = p->files; f; f = f->next)
     if (!f->library || f == file) dotted_file(&r, f);
@@ -509,8 +513,10 @@ void resolve_file(Program *p, File *file) {
     resolve_decl(&r, file->ast->decls.at[i]);
     if (evaluates(file->ast->decls.at[i])) add_node(&r, &nodes, file->ast->decls.at[i]);
   }
+  bool ends = true;
   for (uint32_t i = 0; i < nodes.len; i++)
-    if (!nodes.at[i].state) visit(&nodes, i);
+    if (!nodes.at[i].state) ends = visit(&nodes, i) && ends;
+  return ends;
 }
 
 /* ---------- names of the file ---------- */

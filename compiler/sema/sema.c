@@ -223,8 +223,12 @@ static void build_job(Analysis *a) {
   job_rules(a);
 }
 
-static void check_names(Analysis *a) {
-  for (uint32_t i = 0; i < a->loaded.len; i++) resolve_file(a->program, a->loaded.at[i].file);
+/* False when a definition is made of itself: evaluating it would go on up to the limits. */
+static bool check_names(Analysis *a) {
+  bool ends = true;
+  for (uint32_t i = 0; i < a->loaded.len; i++)
+    ends = resolve_file(a->program, a->loaded.at[i].file) && ends;
+  return ends;
 }
 
 Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
@@ -250,16 +254,16 @@ Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
   a->settings = settings_new(arena, a->program);
   find_blocks(a);
   collect_settings(a);
-  check_names(a);
+  bool ends = check_names(a);
   import_check_defines(a);
   settings_check(a->settings);
   settings_rules(a->settings);
   target_make(a);
   bool fragment = false;
   bool whole = is_whole(a, &fragment);
-  if (whole) build_job(a);
+  if (whole && ends) build_job(a);
   sweep_make(a);
-  if (whole || fragment) resolve_unused(a->program, a->root);
+  if ((whole || fragment) && ends) resolve_unused(a->program, a->root);
   if (diag_errors()) return NULL;
   settings_export(a->settings, a->job);
   spec_make(a);

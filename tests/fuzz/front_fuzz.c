@@ -144,17 +144,19 @@ static void keep(int number, const Ending *e, const char *job, size_t n) {
 
 int main(int argc, char **argv) {
   if (argc < 6) {
-    fprintf(stderr, "usage: front_fuzz SECONDS SEED FOLDER WORDS FILE...\n");
+    fprintf(stderr, "usage: front_fuzz JOBS|SECONDSs SEED FOLDER WORDS FILE...\n");
     return 2;
   }
-  double seconds = strtod(argv[1], NULL), started = now(), slowest = 0;
+  char *unit = NULL;
+  double limit = strtod(argv[1], &unit), started = now(), slowest = 0;
+  bool timed = *unit == 's'; /* a number of jobs is the same work on every machine */
   long largest = 0, jobs = 0, whole = 0;
   Mutator *m = mutator_new(strtoull(argv[2], NULL, 10), argv[4], argv + 5, argc - 5);
   if (mkdir(argv[3], 0777) && errno != EEXIST) return perror(argv[3]), 2;
   if (chdir(argv[3])) return perror(argv[3]), 2;
   for (int i = 0; i < argc - 5; i++) make_data(mutator_text(m, i));
   int found = 0;
-  for (; now() - started < seconds && found < 20; jobs++) {
+  for (; (timed ? now() - started : (double)jobs) < limit && found < 20; jobs++) {
     size_t n = 0;
     const char *job = mutator_next(m, &n);
     write_file(job_path, job, n);
