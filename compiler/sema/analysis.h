@@ -97,6 +97,8 @@ typedef struct OptimizerChoice { /* values of `optim` and `optim_args` */
 } OptimizerChoice;
 /* Index into Job.optimizers; equal choices share one. -1 after a report. */
 int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice);
+/* Its first formal's type fits the parameter; E0618. */
+bool optimizer_takes(Analysis *a, const OptimizerChoice *choice, const Leaf *leaf);
 /* definition.c: what a key names, in the file, behind an alias, or in the library file; DATUM_error
    after a report. */
 Datum definition_find(Analysis *a, Eval *e, const char *key, const char *library, const Expr *expr,

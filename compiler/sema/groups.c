@@ -154,9 +154,7 @@ static OptimizerChoice default_choice(Analysis *a) {
   return c;
 }
 
-static Group leaf_group(Analysis *a, const LeafEntry *entry, const OptimizerChoice *usual) {
-  const GroupKeys *k = keys_of(a, (int32_t)(entry - a->leaves->leaves.at));
-  bool exempt = is_exempt(entry->leaf.name) || entry->leaf.norm_owner;
+static OptimizerChoice leaf_choice(const GroupKeys *k, const OptimizerChoice *usual) {
   OptimizerChoice c = *usual;
   if (k->has_optim) {
     c = k->optim;
@@ -164,6 +162,13 @@ static Group leaf_group(Analysis *a, const LeafEntry *entry, const OptimizerChoi
     c.args = k->optim.args;
     c.args_at = k->optim.args_at;
   }
+  return c;
+}
+
+static Group leaf_group(Analysis *a, const LeafEntry *entry, const OptimizerChoice *usual) {
+  const GroupKeys *k = keys_of(a, (int32_t)(entry - a->leaves->leaves.at));
+  bool exempt = is_exempt(entry->leaf.name) || entry->leaf.norm_owner;
+  OptimizerChoice c = leaf_choice(k, usual);
   Group g = {.learning_rate = k->learning_rate,
              .weight_decay = !isnan(k->weight_decay) ? k->weight_decay
                              : exempt                ? 0
@@ -173,10 +178,22 @@ static Group leaf_group(Analysis *a, const LeafEntry *entry, const OptimizerChoi
   return g;
 }
 
+/* Every trained parameter has a shape that its optimizer is for. */
+static bool shapes_fit(Analysis *a, const OptimizerChoice *usual) {
+  bool fit = true;
+  for (uint32_t i = 0; i < a->leaves->leaves.len; i++) {
+    const Leaf *leaf = &a->job->leaves.at[a->leaves->leaves.at[i].number];
+    OptimizerChoice c = leaf_choice(keys_of(a, (int32_t)i), usual);
+    if (!leaf->buffer && leaf->trained) fit = optimizer_takes(a, &c, leaf) && fit;
+  }
+  return fit;
+}
+
 void groups_make(Analysis *a) {
   OptimizerChoice usual = default_choice(a);
   settings_fix(a->settings, setting_find("train", "optim_args"),
                "the optimizer is compiled with it");
+  if (!shapes_fit(a, &usual)) return;
   /* "decay" stands first where both exist, as in the Trainer. */
   for (int pass = 0; pass < 2; pass++) {
     for (uint32_t i = 0; i < a->leaves->leaves.len; i++) {

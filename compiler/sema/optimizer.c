@@ -144,6 +144,18 @@ static void set_constants(Analysis *a, const Update *u, Optimizer *o) {
   }
 }
 
+/* Dimensions of the tensors that an optimizer is for; *open: or more (`...`). */
+static int declared_rank(const Decl *decl, bool *open) {
+  const TypeExpr *type = decl->formals.len ? decl->formals.at[0].type : NULL;
+  int rank = 0;
+  *open = !type || type->kind != TYPE_tensor;
+  for (uint32_t i = 0; type && i < type->dims.len; i++) {
+    rank += type->dims.at[i].value != NULL;
+    *open = *open || !type->dims.at[i].value;
+  }
+  return rank;
+}
+
 static bool build(Analysis *a, Datum optimizer, const DefinitionArgs *args, const char *name,
                   Span at, Optimizer *o) {
   const Decl *decl = optimizer.as.closure->decl;
@@ -151,10 +163,11 @@ static bool build(Analysis *a, Datum optimizer, const DefinitionArgs *args, cons
   Type flat = {.dtype = DT_f32, .rank = 1, .dim = {{1, 0}}};
   Update probe = {0}, u = {0};
   if (!run_update(a, optimizer, args, matrix, at, &probe)) return false;
-  if (!is_flat(&probe, matrix)) {
+  bool open = false;
+  int rank = declared_rank(decl, &open);
+  if (!is_flat(&probe, matrix) || (rank != 1 && !open)) {
     diag_report(DIAG_E0716, at,
-                "`optim = %s` is not supported yet: it reads more than one element at a time",
-                name);
+                "`optim = %s` is not supported yet: it looks at a tensor as a whole", name);
     return false;
   }
   if (!run_update(a, optimizer, args, flat, at, &u)) return false;
@@ -164,6 +177,23 @@ static bool build(Analysis *a, Datum optimizer, const DefinitionArgs *args, cons
   set_constants(a, &u, o);
   rename_sources(u.graph);
   return true;
+}
+
+bool optimizer_takes(Analysis *a, const OptimizerChoice *choice, const Leaf *leaf) {
+  Eval e = analysis_eval(a);
+  Datum optimizer = definition_find(a, &e, "optim", "std/optim.ddp", choice->expr, choice->name,
+                                    choice->file, choice->at);
+  if (optimizer.kind != DATUM_optimizer) return true; /* optimizer_make says so */
+  const Decl *decl = optimizer.as.closure->decl;
+  bool open = false;
+  int rank = declared_rank(decl, &open);
+  if (leaf->type.rank == rank || (open && leaf->type.rank > rank)) return true;
+  diag_report(DIAG_E0618, choice->at, "`%s` takes tensors of %s%d dimensions, and `%s` has %d",
+              decl->name.text, open ? "at least " : "", rank, leaf->name, leaf->type.rank);
+  diag_note(decl->formals.at[0].span, "this type says so");
+  diag_help("choose it for some parameters only: `group PATHS { optim = %s }` in the model block",
+            decl->name.text);
+  return false;
 }
 
 int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice) {
