@@ -114,11 +114,9 @@ static void count_loss(Loop *l, double loss) {
   l->all += loss;
 }
 
-static DdpError *stopped(Loop *l) {
+static DdpError *stopped(Loop *l, int signal) {
   DdpRun *r = l->r;
-  const char *name = run_signal() == SIGINT    ? "SIGINT"
-                     : run_signal() == SIGTERM ? "SIGTERM"
-                                               : "a signal";
+  const char *name = signal == SIGINT ? "SIGINT" : "SIGTERM";
   DDP_TRY(report_end(r->report, r, l->all / (double)r->update, l->epoch, name));
   /* The report has told people already. */
   r->quiet = r->rank != 0 || strcmp(r->set->log_format, "jsonl") != 0;
@@ -142,7 +140,7 @@ static DdpError *one_update(Loop *l, int64_t epoch, int64_t window) {
   count_loss(l, result.loss);
   report_progress(r->report, r, result.loss);
   DDP_TRY(after_update(l));
-  return result.stop && r->update < r->counts.total ? stopped(l) : NULL;
+  return result.stop && r->update < r->counts.total ? stopped(l, result.stop) : NULL;
 }
 
 static DdpError *train(Loop *l) {

@@ -81,7 +81,7 @@ DdpError *run_agree(DdpRun *r, DdpError *mine, const char *what);
 typedef struct DdpWindowResult {
   double loss; /* of all ranks */
   bool finite;
-  bool stop; /* a signal reached some rank */
+  int stop; /* the signal that reached some rank; 0: none */
 } DdpWindowResult;
 /* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards. */
 DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);

@@ -3,6 +3,7 @@
 #include "run.h"
 #include "norm.h"
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,11 +21,20 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
    zeros is exact, so that every rank gets the norms its peers computed. */
 enum { AT_LOSS, AT_STOP, AT_NORMS };
 
+/* A rank's signal as a summand: the sum of all ranks still says whether one of them got SIGTERM. */
+static double signal_vote(int signal) {
+  return signal == SIGTERM ? 0x1p20 : signal ? 1 : 0;
+}
+
+static int signal_of(double votes) {
+  return votes >= 0x1p20 ? SIGTERM : votes > 0 ? SIGINT : 0;
+}
+
 static DdpError *share_results(DdpRun *r, double loss) {
   double *a = r->agreement;
   int32_t n = r->want_norm ? r->job->n_tensors : 0;
   a[AT_LOSS] = loss;
-  a[AT_STOP] = run_signal() ? 1 : 0;
+  a[AT_STOP] = signal_vote(run_signal());
   for (int32_t t = 0; t < n; t++) {
     bool mine = r->norm_owner[t] == r->rank;
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
@@ -115,7 +125,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   DDP_TRY(share_results(r, local_loss));
   float norm = r->want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
-  out->stop = r->agreement[AT_STOP] > 0;
+  out->stop = signal_of(r->agreement[AT_STOP]);
   out->finite = isfinite(out->loss) && isfinite(norm);
   double factor = run_rate_factor(r, r->update);
   r->last_lr = factor * r->set->learning_rate;
