@@ -6,6 +6,8 @@
 #include "op.h"
 #include "program.h"
 #include "tables.h"
+#include <stdlib.h>
+#include <string.h>
 
 static void write_header(Emit *e, Text *out) {
   const Plan *plan = e->plan;
@@ -87,6 +89,22 @@ static void reserve_globals(Emit *e) {
     names_add(&e->globals, optimizer_function(e, (int32_t)i));
 }
 
+/* A line an item: C compilers need not take literals of more than 4,095 characters. */
+static void write_spec(Text *out, const char *spec) {
+  text_add(out, "/* The job with all its defaults, as --spec prints it */\n"
+                "static const char *const spec[] = {\n");
+  while (*spec) {
+    size_t n = strcspn(spec, "\n") + (spec[strcspn(spec, "\n")] == '\n');
+    char *line = strndup(spec, n);
+    text_add(out, "    ");
+    write_string(out, line ? line : "", "");
+    text_add(out, ",\n");
+    free(line);
+    spec += n;
+  }
+  text_add(out, "    NULL,\n};\n\n");
+}
+
 void emit_program(Text *out, const Plan *plan, const EmitOptions *options) {
   Emit e = {.plan = plan, .options = options, .target = options->target, .arena = plan->job->arena};
   names_init(&e.globals, e.arena, NULL);
@@ -119,11 +137,7 @@ void emit_program(Text *out, const Plan *plan, const EmitOptions *options) {
   write_header(&e, out);
   write_title(out, "tables");
   tables_write(&e, out);
-  text_add(
-      out,
-      "/* The job with all its defaults, as --spec prints it */\nstatic const char spec[] =\n    ");
-  write_string(out, plan->job->spec ? plan->job->spec : "", "    ");
-  text_add(out, ";\n\n");
+  write_spec(out, plan->job->spec ? plan->job->spec : "");
   write_title(out, "kernels");
   emit_functions(&e, out);
   write_title(out, "one micro-batch");

@@ -43,7 +43,10 @@ static bool answer_early(const DdpJob *job, int argc, char **argv) {
     if (strcmp(a, "--help-env") == 0 || strcmp(a, "--help_env") == 0)
       return ddp_env_help(stdout), true;
     if (strcmp(a, "--version") == 0) return print_version(job), true;
-    if (strcmp(a, "--spec") == 0) return fputs(job->spec, stdout), true;
+    if (strcmp(a, "--spec") == 0) {
+      for (const char *const *line = job->spec; *line; line++) fputs(*line, stdout);
+      return true;
+    }
   }
   return false;
 }

@@ -35,7 +35,7 @@ for job in "$here"/tiny.ddp "$source"/examples/*/job.ddp; do
     for level in -O0 "-O3 -march=native"; do
       # shellcheck disable=SC2086
       $cc -std=gnu11 $level -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd \
-        -Wall -Wextra -Werror $definitions -I"$include" -I"$(dirname "$job")" -c "$work/$name.c" -o "$work/out.o" ||
+        -Wall -Wextra -Wpedantic -Werror $definitions -I"$include" -I"$(dirname "$job")" -c "$work/$name.c" -o "$work/out.o" ||
         fail "$name: $cc $level has something to say"
     done
   done

@@ -228,7 +228,7 @@ int main(int argc, char **argv) {
                       .directory = DIGITS_DIR,
                       .compiler = "by hand",
                       .march = "x86-64",
-                      .spec = "# written by hand\n",
+                      .spec = (const char *const[]){"# written by hand\n", NULL},
                       .spec_hash = 1,
                       .plan_hash = 2,
                       .tensors = tensors,

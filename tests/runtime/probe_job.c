@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
                 .directory = "",
                 .compiler = "by hand",
                 .march = "x86-64",
-                .spec = "# probe\n",
+                .spec = (const char *const[]){"# probe\n", NULL},
                 .spec_hash = 3,
                 .plan_hash = 4,
                 .tensors = tensors,

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 3, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 4, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -168,13 +168,13 @@ typedef struct DdpSettingText { /* resolved settings, typed by settings.def */
 } DdpSettingText;
 
 typedef struct DdpJob {
-  int32_t abi;           /* DDP_JOB_ABI */
-  const char *name;      /* file name of the job */
-  const char *directory; /* of the job file as given to ddpc; "" = current */
-  const char *compiler;  /* "ddpc 0.1.0" */
-  const char *march;     /* what the binary was compiled for */
-  uint32_t cpu;          /* DDP_CPU_COMPILED */
-  const char *spec;      /* resolved text */
+  int32_t abi;             /* DDP_JOB_ABI */
+  const char *name;        /* file name of the job */
+  const char *directory;   /* of the job file as given to ddpc; "" = current */
+  const char *compiler;    /* "ddpc 0.1.0" */
+  const char *march;       /* what the binary was compiled for */
+  uint32_t cpu;            /* DDP_CPU_COMPILED */
+  const char *const *spec; /* resolved text in lines, NULL at the end */
   uint64_t spec_hash, plan_hash;
 
   const DdpTensor *tensors; /* state-dict order */
