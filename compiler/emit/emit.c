@@ -6,7 +6,6 @@
 #include "op.h"
 #include "program.h"
 #include "tables.h"
-#include <stdlib.h>
 #include <string.h>
 
 static void write_header(Emit *e, Text *out) {
@@ -90,16 +89,15 @@ static void reserve_globals(Emit *e) {
 }
 
 /* A line an item: C compilers need not take literals of more than 4,095 characters. */
-static void write_spec(Text *out, const char *spec) {
+static void write_spec(Emit *e, const char *spec, Text *out) {
   text_add(out, "/* The job with all its defaults, as --spec prints it */\n"
                 "static const char *const spec[] = {\n");
   while (*spec) {
-    size_t n = strcspn(spec, "\n") + (spec[strcspn(spec, "\n")] == '\n');
-    char *line = strndup(spec, n);
+    size_t n = strcspn(spec, "\n");
+    n += spec[n] == '\n';
     text_add(out, "    ");
-    write_string(out, line ? line : "", "");
+    write_string(out, arena_strndup(e->arena, spec, n), "");
     text_add(out, ",\n");
-    free(line);
     spec += n;
   }
   text_add(out, "    NULL,\n};\n\n");
@@ -137,7 +135,7 @@ void emit_program(Text *out, const Plan *plan, const EmitOptions *options) {
   write_header(&e, out);
   write_title(out, "tables");
   tables_write(&e, out);
-  write_spec(out, plan->job->spec ? plan->job->spec : "");
+  write_spec(&e, plan->job->spec ? plan->job->spec : "", out);
   write_title(out, "kernels");
   emit_functions(&e, out);
   write_title(out, "one micro-batch");

@@ -103,6 +103,8 @@ bool optimizer_takes(Analysis *a, const OptimizerChoice *choice, const Leaf *lea
    after a report. */
 Datum definition_find(Analysis *a, Eval *e, const char *key, const char *library, const Expr *expr,
                       const char *name, File *file, Span at);
+/* A setting's value in an expression; false for lists and maps. */
+bool setting_scalar(const SettingValue *v, Datum *out);
 typedef struct DefinitionArgs {
   VEC(CallArg) args;
 } DefinitionArgs;

@@ -64,22 +64,28 @@ Datum definition_find(Analysis *a, Eval *e, const char *key, const char *library
   return datum_error();
 }
 
-static Datum datum_of(Analysis *a, const SettingValue *v) {
+bool setting_scalar(const SettingValue *v, Datum *out) {
   switch (v->kind) {
   case VALUE_none:
-    return datum_none();
+    return *out = datum_none(), true;
   case VALUE_int:
-    return datum_int(v->i);
+    return *out = datum_int(v->i), true;
   case VALUE_float:
-    return datum_float(v->f);
+    return *out = datum_float(v->f), true;
   case VALUE_bool:
-    return datum_bool(v->b);
+    return *out = datum_bool(v->b), true;
   case VALUE_text:
-    return datum_text(v->text);
+    return *out = datum_text(v->text), true;
   case VALUE_list:
   case VALUE_map:
     break;
   }
+  return false;
+}
+
+static Datum datum_of(Analysis *a, const SettingValue *v) {
+  Datum scalar;
+  if (setting_scalar(v, &scalar)) return scalar;
   Datum *items = ARENA_ARRAY(a->arena, Datum, v->items.len + 1);
   for (uint32_t i = 0; i < v->items.len; i++) items[i] = datum_of(a, v->items.at[i].value);
   return datum_list(a->arena, items, v->items.len);

@@ -54,20 +54,8 @@ static Datum setting(void *self, Eval *e, const char *block, const char *key, Sp
     return d;
   }
   if (row->class == 'R') settings_fix(a->settings, i, "an expression of the job reads it");
-  switch (v->kind) {
-  case VALUE_none:
-    return datum_none();
-  case VALUE_int:
-    return datum_int(v->i);
-  case VALUE_float:
-    return datum_float(v->f);
-  case VALUE_bool:
-    return datum_bool(v->b);
-  case VALUE_text:
-    return datum_text(v->text);
-  default:
-    break;
-  }
+  Datum scalar;
+  if (setting_scalar(v, &scalar)) return scalar;
   eval_report(e, DIAG_E0716, at, "reading `%s.%s` in an expression is not supported yet", block,
               key);
   return datum_error();
