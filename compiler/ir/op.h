@@ -58,6 +58,11 @@ typedef struct OpDef {
   /* Reference meaning, in double: out and in are dense row-major. NULL for sources. */
   void (*interpret)(const Graph *g, const Value *v, int64_t batch, const double *const *in,
                     double *out);
+  /* Library ops with by-products, which OP_part names by number (from 1): the type of one (false:
+     there is none of this number) and its meaning from the inputs of v. NULL: no by-products. */
+  bool (*part_type)(const Graph *g, const Value *v, int index, Type *out);
+  void (*interpret_part)(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                         int index, double *out);
 } OpDef;
 
 const OpDef *op_def(OpKind op);
@@ -65,6 +70,10 @@ bool op_find(const char *name, OpKind *out);
 int op_attr(OpKind op, const char *name); /* index of the attribute; -1 */
 static inline bool op_has(OpKind op, OpFlag f) {
   return (op_def(op)->flags & (unsigned)f) != 0;
+}
+/* The number of the by-product that v, an OP_part, stands for. */
+static inline int op_part_index(const Value *v) {
+  return (int)v->attr[0].as.i;
 }
 /* Into room for IR_MAX_ATTRS, to be changed there. */
 static inline void op_copy_attrs(const Value *v, Attr *to) {

@@ -86,8 +86,8 @@ static NestTemp cast_lower(Nest *n, Val v, const NestIndex *index) {
 }
 
 const OpCode family_cast[] = {
-    {OP_cast, cast_infer, cast_interpret, cast_lower},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_cast, .infer = cast_infer, .interpret = cast_interpret, .lower = cast_lower},
+    {.op = OP_none},
 };
 
 double interp_store(double x, DType t) {

@@ -97,6 +97,6 @@ static void extern_interpret(const Graph *g, const Value *v, int64_t batch, cons
 }
 
 const OpCode family_external[] = {
-    {OP_extern, extern_infer, extern_interpret, NULL},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_extern, .infer = extern_infer, .interpret = extern_interpret},
+    {.op = OP_none},
 };

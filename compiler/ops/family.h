@@ -10,6 +10,9 @@ typedef struct OpCode { /* the functions of one structured op */
   void (*interpret)(const Graph *g, const Value *v, int64_t batch, const double *const *in,
                     double *out);
   NestTemp (*lower)(Nest *n, Val v, const NestIndex *index);
+  bool (*part_type)(const Graph *g, const Value *v, int index, Type *out);
+  void (*interpret_part)(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                         int index, double *out);
 } OpCode;
 
 /* Ended by an entry of OP_none. */
@@ -22,7 +25,7 @@ void elementwise_interpret(const Graph *g, const Value *v, int64_t batch, const 
 /* The dtype in which an elementwise value is computed: its own, but what the inputs promote to for
    comparisons. Inputs (the condition of `where` aside) are converted to it. */
 DType elementwise_compute_type(const Graph *g, const Value *v);
-extern const OpCode family_windows[], family_order[];
+extern const OpCode family_windows[], family_order[], family_part[];
 
 /* ---------- type rules ---------- */
 /* Sets the message and the number of the diagnostic; returns false. */

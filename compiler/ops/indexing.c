@@ -152,9 +152,9 @@ static void rows_add_interpret(const Graph *g, const Value *v, int64_t batch,
 }
 
 const OpCode family_indexing[] = {
-    {OP_gather, gather_infer, gather_interpret, gather_lower},
-    {OP_scatter_add, scatter_add_infer, scatter_add_interpret, NULL},
-    {OP_rows, rows_infer, rows_interpret, rows_lower},
-    {OP_rows_add, rows_add_infer, rows_add_interpret, NULL},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_gather, .infer = gather_infer, .interpret = gather_interpret, .lower = gather_lower},
+    {.op = OP_scatter_add, .infer = scatter_add_infer, .interpret = scatter_add_interpret},
+    {.op = OP_rows, .infer = rows_infer, .interpret = rows_interpret, .lower = rows_lower},
+    {.op = OP_rows_add, .infer = rows_add_infer, .interpret = rows_add_interpret},
+    {.op = OP_none},
 };

@@ -34,7 +34,9 @@ double **interp_run(Arena *a, const Graph *g, const Interp *how) {
     const double *in[IR_MAX_INPUTS] = {NULL};
     value[v] = ARENA_ARRAY(a, double, n > 0 ? n : 1);
     for (int i = 0; i < x->inputs; i++) in[i] = value[x->in[i]];
-    if (d->interpret) {
+    if (x->op == OP_part) {
+      part_interpret(g, x, how->batch, value, value[v]);
+    } else if (d->interpret) {
       d->interpret(g, x, how->batch, in, value[v]);
     } else {
       check(how->source, "interp: nobody says what %s is", d->name);

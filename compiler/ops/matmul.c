@@ -66,6 +66,6 @@ static void matmul_interpret(const Graph *g, const Value *v, int64_t batch, cons
 }
 
 const OpCode family_matmul[] = {
-    {OP_matmul, matmul_infer, matmul_interpret, NULL},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_matmul, .infer = matmul_infer, .interpret = matmul_interpret},
+    {.op = OP_none},
 };

@@ -240,9 +240,15 @@ static NestTemp flip_lower(Nest *n, Val v, const NestIndex *index) {
 }
 
 const OpCode family_movement[] = {
-    {OP_reshape, reshape_infer, reshape_interpret, reshape_lower},
-    {OP_permute, permute_infer, permute_interpret, permute_lower},
-    {OP_expand, expand_infer, expand_interpret, expand_lower},
-    {OP_flip, flip_infer, flip_interpret, flip_lower},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_reshape,
+     .infer = reshape_infer,
+     .interpret = reshape_interpret,
+     .lower = reshape_lower},
+    {.op = OP_permute,
+     .infer = permute_infer,
+     .interpret = permute_interpret,
+     .lower = permute_lower},
+    {.op = OP_expand, .infer = expand_infer, .interpret = expand_interpret, .lower = expand_lower},
+    {.op = OP_flip, .infer = flip_infer, .interpret = flip_interpret, .lower = flip_lower},
+    {.op = OP_none},
 };

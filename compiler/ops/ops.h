@@ -16,6 +16,10 @@ typedef struct Interp {
    (const, dimval, arange) are not asked for. */
 double **interp_run(Arena *a, const Graph *g, const Interp *how);
 
+/* The by-product that v, an OP_part, stands for; `value`: results of the values before it. */
+void part_interpret(const Graph *g, const Value *v, int64_t batch, double *const *value,
+                    double *out);
+
 /* One element of an elementwise value (cast too) from one element of each input, as it would be
    stored at run time. */
 double op_eval(const Graph *g, const Value *v, const double *in);

@@ -53,7 +53,7 @@ static void order_interpret(const Graph *g, const Value *v, int64_t batch, const
 }
 
 const OpCode family_order[] = {
-    {OP_cumsum, order_infer, order_interpret, NULL},
-    {OP_argsort, order_infer, order_interpret, NULL},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_cumsum, .infer = order_infer, .interpret = order_interpret},
+    {.op = OP_argsort, .infer = order_infer, .interpret = order_interpret},
+    {.op = OP_none},
 };

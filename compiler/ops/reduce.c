@@ -111,12 +111,12 @@ static void reduce_interpret(const Graph *g, const Value *v, int64_t batch, cons
 }
 
 const OpCode family_reduce[] = {
-    {OP_sum, reduce_infer, reduce_interpret, NULL},
-    {OP_amax, reduce_infer, reduce_interpret, NULL},
-    {OP_argmax, reduce_infer, reduce_interpret, NULL},
-    {OP_amin, reduce_infer, reduce_interpret, NULL},
-    {OP_any, reduce_infer, reduce_interpret, NULL},
-    {OP_all, reduce_infer, reduce_interpret, NULL},
-    {OP_logsumexp, reduce_infer, reduce_interpret, NULL},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_sum, .infer = reduce_infer, .interpret = reduce_interpret},
+    {.op = OP_amax, .infer = reduce_infer, .interpret = reduce_interpret},
+    {.op = OP_argmax, .infer = reduce_infer, .interpret = reduce_interpret},
+    {.op = OP_amin, .infer = reduce_infer, .interpret = reduce_interpret},
+    {.op = OP_any, .infer = reduce_infer, .interpret = reduce_interpret},
+    {.op = OP_all, .infer = reduce_infer, .interpret = reduce_interpret},
+    {.op = OP_logsumexp, .infer = reduce_infer, .interpret = reduce_interpret},
+    {.op = OP_none},
 };

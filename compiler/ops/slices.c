@@ -223,8 +223,8 @@ static NestTemp concat_lower(Nest *n, Val v, const NestIndex *index) {
 }
 
 const OpCode family_slices[] = {
-    {OP_slice, slice_infer, slice_interpret, slice_lower},
-    {OP_pad, pad_infer, pad_interpret, pad_lower},
-    {OP_concat, concat_infer, concat_interpret, concat_lower},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_slice, .infer = slice_infer, .interpret = slice_interpret, .lower = slice_lower},
+    {.op = OP_pad, .infer = pad_infer, .interpret = pad_interpret, .lower = pad_lower},
+    {.op = OP_concat, .infer = concat_infer, .interpret = concat_interpret, .lower = concat_lower},
+    {.op = OP_none},
 };

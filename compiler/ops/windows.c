@@ -354,11 +354,14 @@ static void pool_interpret(const Graph *g, const Value *v, int64_t batch, const 
 }
 
 const OpCode family_windows[] = {
-    {OP_windows, windows_infer, windows_interpret, windows_lower},
-    {OP_spread, spread_infer, spread_interpret, spread_lower},
-    {OP_conv, conv_infer, conv_interpret, NULL},
-    {OP_conv_transpose, conv_transpose_infer, conv_interpret, NULL},
-    {OP_pool_sum, pool_infer, pool_interpret, NULL},
-    {OP_pool_max, pool_infer, pool_interpret, NULL},
-    {OP_none, NULL, NULL, NULL},
+    {.op = OP_windows,
+     .infer = windows_infer,
+     .interpret = windows_interpret,
+     .lower = windows_lower},
+    {.op = OP_spread, .infer = spread_infer, .interpret = spread_interpret, .lower = spread_lower},
+    {.op = OP_conv, .infer = conv_infer, .interpret = conv_interpret},
+    {.op = OP_conv_transpose, .infer = conv_transpose_infer, .interpret = conv_interpret},
+    {.op = OP_pool_sum, .infer = pool_infer, .interpret = pool_interpret},
+    {.op = OP_pool_max, .infer = pool_infer, .interpret = pool_interpret},
+    {.op = OP_none},
 };

@@ -72,7 +72,8 @@ static void decide_forced(Fuser *f, const Prepared *p) {
   for (uint32_t i = 0; i < p->force.len; i++) keep(f, p->force.at[i]);
   for (Val v = 1; v < f->g->values.len; v++) {
     const Value *x = value_at(f->g, v);
-    if (fuse_is_resident(f->g, v) || op_has(x->op, OPF_library)) keep(f, v);
+    bool called = op_has(x->op, OPF_library) || x->op == OP_part;
+    if (fuse_is_resident(f->g, v) || called) keep(f, v);
     if (op_has(x->op, OPF_reduce)) f->memory[v] = true;
   }
   for (Val v = 1; v < f->g->values.len; v++) {

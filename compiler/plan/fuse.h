@@ -6,7 +6,7 @@
 /* A kernel in the making: one library call, or roots that share a nest. */
 typedef struct Item {
   bool is_call;
-  VEC(Val) roots; /* call: one value; nest: in topological order */
+  VEC(Val) roots; /* call: its value, then its by-products; nest: in topological order */
   VEC(Val) loads; /* values in memory that the roots are computed from, each once */
   int outer;      /* nest: leading dimensions that are outer loops */
   Nest *nest;

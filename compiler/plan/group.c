@@ -118,6 +118,14 @@ static void place_call(Fuser *f, Val v) {
   }
 }
 
+/* A by-product comes from the call. */
+static void place_part(Fuser *f, Val v) {
+  int32_t number = f->item_of[value_at(f->g, v)->in[0]];
+  check(number >= 0 && f->items.at[number].is_call, "%%%u is a part of no call", v);
+  vec_push(f->arena, &f->items.at[number].roots, v);
+  f->item_of[v] = number;
+}
+
 /* ---------- roots that need no memory ---------- */
 bool fuse_nest_reads(const Nest *n, Val v, InstKind kind) {
   for (uint32_t s = 0; s < n->stages.len; s++)
@@ -178,6 +186,8 @@ void fuse_group(Fuser *f) {
     if (!f->memory[v] || fuse_is_resident(f->g, v)) continue;
     if (op_has(value_at(f->g, v)->op, OPF_library))
       place_call(f, v);
+    else if (value_at(f->g, v)->op == OP_part)
+      place_part(f, v);
     else
       place_root(f, v);
   }

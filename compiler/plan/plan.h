@@ -38,8 +38,10 @@ typedef struct Kernel {
      keys have reads and writes in corresponding order. */
   uint64_t key;
   Val call;                 /* call: the value of a library op (matmul, rows_grad ...) */
-  bool accumulate;          /* writes a gradient: adds to it on micro-batches after the first */
-  VEC(Val) reads, writes;   /* nest: in order of first use / of roots; bases, never aliases */
+  bool accumulate;          /* writes a gradient: adds to it on micro-batches after the first (a
+                                call: with its value; by-products are written) */
+  VEC(Val) reads, writes;   /* nest: in order of first use / of roots; call: inputs / its value,
+                                then the by-products that are read; bases, never aliases */
   VEC(int32_t) grads_ready; /* leaves whose gradient is complete after this kernel */
   const char *name;         /* base for the C function: "bias_relu" */
   Span at;                  /* line of the job */
@@ -109,4 +111,6 @@ const char *plan_kernel_text(const Program *p, const Kernel *k,
                              Arena *a);                     /* "matmul [B, 64], ..." */
 int64_t plan_call_flops(const Program *p, const Kernel *k); /* of a product; 0: no product */
 void plan_dump_nests(Text *out, const Plan *plan);
+/* The value of by-product `index` (from 1) of a call; NO_VAL when nobody reads it. */
+Val plan_part(const Program *p, const Kernel *call, int index);
 #endif

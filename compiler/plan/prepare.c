@@ -104,10 +104,13 @@ static void copy_live(Prepare *p) {
 }
 
 /* ---------- outputs ---------- */
+/* By-products do not read the value of their call. */
 static uint32_t *count_uses(Arena *a, const Graph *g) {
   uint32_t *uses = ARENA_ARRAY(a, uint32_t, g->values.len);
-  for (Val v = 1; v < g->values.len; v++)
+  for (Val v = 1; v < g->values.len; v++) {
+    if (value_at(g, v)->op == OP_part) continue;
     for (int i = 0; i < value_at(g, v)->inputs; i++) uses[value_at(g, v)->in[i]]++;
+  }
   return uses;
 }
 
@@ -142,8 +145,8 @@ static void own_values(Graph *g, Arena *a) {
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output *o = &g->outputs.at[i];
     OpKind op = value_at(g, o->value)->op;
-    /* a function of C writes its result; it cannot add to one */
-    bool apart = op_has(op, OPF_source) || op == OP_extern;
+    /* a function of C and a by-product write their result; they cannot add to one */
+    bool apart = op_has(op, OPF_source) || op == OP_extern || op == OP_part;
     if (apart || times[o->value] > 1 || (write_only(o->kind) && uses[o->value]))
       o->value = identity(g, o->value);
   }

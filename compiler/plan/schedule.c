@@ -57,19 +57,25 @@ static void make_places(Program *p, Fuser *f) {
 }
 
 /* ---------- kernels ---------- */
+Val plan_part(const Program *p, const Kernel *call, int index) {
+  for (uint32_t i = 1; i < call->writes.len; i++)
+    if (op_part_index(value_at(p->g, call->writes.at[i])) == index) return call->writes.at[i];
+  return NO_VAL;
+}
+
 static void put_once(Arena *a, Kernel *k, Val v) {
   if (!val_list_has(k->reads.at, k->reads.len, v)) vec_push(a, &k->reads, v);
 }
 
 static Kernel make_kernel(Fuser *f, const Item *item) {
   Kernel k = {.kind = item->is_call ? KERNEL_call : KERNEL_nest, .nest = item->nest};
-  Val last = item->roots.at[item->roots.len - 1];
-  k.at = value_at(f->g, last)->at;
+  Val chief = item->roots.at[item->is_call ? 0 : item->roots.len - 1];
+  k.at = value_at(f->g, chief)->at;
   if (item->is_call) {
-    k.call = last;
-    const Value *x = value_at(f->g, last);
+    k.call = chief;
+    const Value *x = value_at(f->g, chief);
     for (int i = 0; i < x->inputs; i++) put_once(f->arena, &k, f->base[x->in[i]]);
-    vec_push(f->arena, &k.writes, last);
+    for (uint32_t i = 0; i < item->roots.len; i++) vec_push(f->arena, &k.writes, item->roots.at[i]);
   } else {
     const Nest *n = item->nest;
     for (uint32_t s = 0; s < n->stages.len; s++)

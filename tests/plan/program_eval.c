@@ -259,7 +259,8 @@ static void run_nest(Machine *m, const Nest *n) {
   }
 }
 
-static void run_call(Machine *m, Val v) {
+static void run_call(Machine *m, const Kernel *kernel) {
+  Val v = kernel->call;
   const Value *x = value_at(m->p->g, v);
   const double *in[IR_MAX_INPUTS];
   for (int i = 0; i < x->inputs; i++) {
@@ -272,6 +273,14 @@ static void run_call(Machine *m, Val v) {
   double *out = ARENA_ARRAY(m->a, double, n);
   op_def(x->op)->interpret(m->p->g, x, m->batch, in, out);
   for (int64_t k = 0; k < n; k++) *cell(m, v, k) = out[k];
+  for (uint32_t w = 1; w < kernel->writes.len; w++) {
+    Val part = kernel->writes.at[w];
+    const Value *y = value_at(m->p->g, part);
+    n = type_elements_at(y->type, m->batch);
+    out = ARENA_ARRAY(m->a, double, n);
+    op_def(x->op)->interpret_part(m->p->g, x, m->batch, in, op_part_index(y), out);
+    for (int64_t k = 0; k < n; k++) *cell(m, part, k) = out[k];
+  }
 }
 
 Results program_eval(Arena *a, const Program *p, int64_t batch) {
@@ -282,7 +291,7 @@ Results program_eval(Arena *a, const Program *p, int64_t batch) {
     if (k->kind == KERNEL_nest)
       run_nest(&m, k->nest);
     else
-      run_call(&m, k->call);
+      run_call(&m, k);
   }
   Results r = {.at = ARENA_ARRAY(a, double *, p->g->outputs.len)};
   for (uint32_t i = 0; i < p->g->outputs.len; i++) {
