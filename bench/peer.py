@@ -14,18 +14,18 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DistributedSampler
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "parity"))
-from torch_ddp import JOBS, SEED, windows  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from jobs import JOBS  # noqa: E402
+from torch_ddp import SEED, windows  # noqa: E402
 
 
-def train(rank, world, name, steps, compiled, store, out):
+def train(rank, world, name, data, steps, compiled, store, out):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    job = JOBS[name]()
+    job = JOBS[name][2](data)
     torch.manual_seed(SEED)
     net = job["net"]()
     model = DDP(net)
@@ -40,7 +40,7 @@ def train(rank, world, name, steps, compiled, store, out):
     dist.barrier()
     for x, y in batches:
         start = time.perf_counter()
-        loss = F.cross_entropy(model(x), y)
+        loss = job["loss"](model, x, y)
         loss.backward()
         optimizer.step()
         schedule.step()
@@ -63,10 +63,11 @@ def train(rank, world, name, steps, compiled, store, out):
 if __name__ == "__main__":
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("job", choices=sorted(JOBS))
+    ap.add_argument("--data", help="folder with the data of the job, for those that have generated data")
     ap.add_argument("--steps", type=int, default=200)
     ap.add_argument("--compile", action="store_true")
     a = ap.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "out.json")
-        mp.spawn(train, (2, a.job, a.steps, a.compile, os.path.join(folder, "store"), result), 2)
+        mp.spawn(train, (2, a.job, a.data, a.steps, a.compile, os.path.join(folder, "store"), result), 2)
         print(open(result).read())

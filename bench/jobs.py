@@ -1,0 +1,108 @@
+"""The jobs of bench/compare: one row each, read by bench/compare and by bench/peer.py.
+
+JOBS[name] = (job file, data, torch)
+    job file  of ddpc; a file of bench/jobs is copied to a folder of its own, and `data(folder)` writes the data
+              beside it (synthetic, the same bytes each time)
+    torch     torch(folder): the same job in PyTorch as a dict; imports torch, so bench/compare does without
+
+The dict: net (a class or function without arguments), x and y (all samples), loss(net, x, y) (a mean),
+batch, optimizer(params, lr), lr, schedule, warmup. Losses of both are compared, so draws, order of samples and
+updates must be the same."""
+import os
+import random
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+sys.path.insert(0, os.path.join(ROOT, "tests", "parity"))
+
+
+# ---------- idx files of unsigned bytes ----------
+def write_idx(path, shape, data):
+    with open(path, "wb") as f:
+        f.write(bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + data)
+
+
+def read_idx(path):
+    import torch
+    with open(path, "rb") as f:
+        raw = f.read()
+    rank = raw[3]
+    shape = struct.unpack(f">{rank}I", raw[4:4 + 4 * rank])
+    return torch.frombuffer(bytearray(raw[4 + 4 * rank:]), dtype=torch.uint8).reshape(shape)
+
+
+def random_bytes(n, below=256, seed=0):
+    raw = random.Random(seed).randbytes(n)
+    return raw if below == 256 else bytes(b % below for b in raw)
+
+
+# ---------- decoders ----------
+def gpt_data(name, rows, context):
+    def write(folder):
+        write_idx(os.path.join(folder, f"{name}.tokens"), (rows, context + 1), random_bytes(rows * (context + 1), 65))
+    return write
+
+
+def gpt(name, vocabulary, context, layers, width, heads, batch):
+    def job(folder):
+        import torch
+        import torch.nn as nn
+        import torch.nn.functional as F
+        from torch_ddp import linear
+
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.qkv, self.o = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+            def forward(self, x):
+                b, t, _ = x.shape
+                q, k, v = (p.view(b, t, heads, width // heads).transpose(1, 2) for p in self.qkv(x).split(width, 2))
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+                return self.o(y.transpose(1, 2).reshape(b, t, width))
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.ln1, self.attn, self.ln2 = nn.LayerNorm(width), Attention(), nn.LayerNorm(width)
+                self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+            def forward(self, x):
+                x = x + self.attn(self.ln1(x))
+                return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
+
+        class GPT(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+                self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
+                self.ln = nn.LayerNorm(width)
+                self.head = nn.Linear(width, vocabulary, bias=False)
+                self.head.weight = self.tokens.weight
+
+            def forward(self, x):
+                return self.head(self.ln(self.blocks(self.tokens(x) + self.positions(torch.arange(context)))))
+
+        table = read_idx(os.path.join(folder, f"{name}.tokens")).long()
+        return dict(net=GPT, x=table[:, :-1], y=table[:, 1:], batch=batch, lr=3e-4, schedule=linear, warmup=0,
+                    loss=lambda net, x, y: F.cross_entropy(net(x).view(-1, vocabulary), y.reshape(-1)),
+                    optimizer=lambda p, lr: torch.optim.AdamW(p, lr, weight_decay=0.0, fused=True))
+    return job
+
+
+# ---------- examples ----------
+def example(name):
+    def job(folder):
+        import torch.nn.functional as F
+        import torch_ddp
+        return dict(torch_ddp.JOBS[name](), loss=lambda net, x, y: F.cross_entropy(net(x), y))
+    return job
+
+
+JOBS = {
+    "mnist": ("examples/mnist/job.ddp", None, example("mnist")),
+    "nanogpt": ("bench/jobs/nanogpt.ddp", gpt_data("nanogpt", 4000, 64), gpt("nanogpt", 65, 64, 4, 128, 4, 12)),
+    "babygpt": ("bench/jobs/babygpt.ddp", gpt_data("babygpt", 1000, 256), gpt("babygpt", 65, 256, 6, 384, 6, 8)),
+}
