@@ -1,5 +1,5 @@
-"""Time and memory of `ddpc check` as jobs grow. Standard library only.
-  measure.py DDPC [--runs 5]
+"""Time and memory of the compiler as jobs grow. Standard library only.
+  measure.py DDPC [--runs 5] [--stage check|emit|program]
 Families: `layers`, a GPT-2 of N blocks made by a loop; `written`, N layers and N lines of forward, each
 written out; `functions`, N small functions that call one another; `terms`, an objective of N terms. Each is
 measured at sizes up to 32 times the first. Printed: the best time of the runs, the largest memory, and both
@@ -117,8 +117,13 @@ def run(command):
     return used.ru_utime + used.ru_stime, time.perf_counter() - started, used.ru_maxrss / 1024
 
 
-def measure(ddpc, job, runs):
-    results = [run([ddpc, "check", job]) for _ in range(runs)]
+def measure(ddpc, job, stage, runs):
+    command = [ddpc, "check", job]
+    if stage == "emit":
+        command = [ddpc, job, "--emit=c", "-o", job + ".c"]
+    elif stage == "program":
+        command = [ddpc, job, "-o", job + ".out"]
+    results = [run(command) for _ in range(runs)]
     return min(r[0] for r in results), max(r[2] for r in results)
 
 
@@ -127,6 +132,8 @@ def main():
     parser.add_argument("ddpc")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--family", choices=FAMILIES)
+    parser.add_argument("--stage", choices=("check", "emit", "program"), default="check",
+                        help="how far: the front end; to C; to a program, with the C compiler's time")
     options = parser.parse_args()
     ddpc = os.path.realpath(options.ddpc)
     with tempfile.TemporaryDirectory() as folder:
@@ -138,11 +145,11 @@ def main():
             base, unit = None, None
             empty = pathlib.Path(folder, "empty.ddp")
             empty.write_text(make(least))
-            start, _ = measure(ddpc, str(empty), options.runs)
+            start, _ = measure(ddpc, str(empty), options.stage, options.runs)
             for size in sizes:
                 job = pathlib.Path(folder, f"{name}_{size}.ddp")
                 job.write_text(make(size))
-                seconds, memory = measure(ddpc, str(job), options.runs)
+                seconds, memory = measure(ddpc, str(job), options.stage, options.runs)
                 unit = (seconds - start) / (size - least)
                 base = base or unit
                 lines = make(size).count("\n")

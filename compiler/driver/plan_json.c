@@ -18,15 +18,6 @@ static json_t *shape(Type t) {
   return j;
 }
 
-static int64_t bucket_of(const Plan *plan, int32_t leaf) {
-  for (uint32_t b = 0; b < plan->buckets.len; b++) {
-    const Bucket *k = &plan->buckets.at[b];
-    for (int32_t i = k->first; i < k->first + k->count; i++)
-      if (plan->ready.at[i] == leaf) return b + 1;
-  }
-  return 0;
-}
-
 static json_t *leaves(const Plan *plan) {
   const Job *job = plan->job;
   json_t *list = json_array();
@@ -42,13 +33,10 @@ static json_t *leaves(const Plan *plan) {
     put_text(j, "group", plan_group_name(job, leaf));
     put(j, "tied_to",
         leaf->tied_to < 0 ? json_null() : run_json_text(job->leaves.at[leaf->tied_to].name));
-    int64_t bucket = bucket_of(plan, (int32_t)l);
+    int64_t bucket = plan_bucket_of(plan, (int32_t)l);
     put(j, "bucket", bucket ? json_integer(bucket) : json_null());
-    json_t *offset = json_null();
-    for (uint32_t i = 0; i < plan->segments.len; i++)
-      if (plan->segments.at[i].leaf == (int32_t)l)
-        offset = json_integer(plan->segments.at[i].offset);
-    put(j, "offset", offset);
+    const Segment *s = plan_segment(plan, (int32_t)l);
+    put(j, "offset", s ? json_integer(s->offset) : json_null());
     put(j, "place", run_json_place(leaf->at));
     json_array_append_new(list, j);
   }

@@ -8,13 +8,8 @@
 
 Val kernel_base(const Program *p, Val v) {
   while (p->places.at[v].home == HOME_alias) v = p->places.at[v].alias;
-  const ValuePlace *a = &p->places.at[v];
-  if (a->home != HOME_state && a->home != HOME_buffer) return v;
-  for (Val w = 1; w < v; w++) { /* updated in place: the source and the result are one memory */
-    const ValuePlace *b = &p->places.at[w];
-    if (b->home == a->home && b->index == a->index) return w;
-  }
-  return v;
+  Val source = p->places.at[v].updates;
+  return source ? source : v;
 }
 
 const char *body_operand(Body *b, OperandKind kind, Val val, bool written) {
@@ -240,7 +235,7 @@ static void finish_accumulator(Writer *w, uint32_t number) {
     return;
   }
   if (!r->row_only) write_store(w, r, value);
-  b->row[kernel_base(b->p, r->val)] = value;
+  b->row[number] = value;
 }
 
 /* Roots that have something to do before / after path loop `position`, which lies at this level. */
@@ -331,7 +326,7 @@ static void write_roots(Writer *w, uint32_t stage) {
     } else {
       bool per_row = s->loops == 0 && row_wanted(b->n, r->val);
       const char *t = per_row ? scalar_name(b, r->temp) : scalar_text(b, r->temp, BIND_weak);
-      if (per_row) b->row[kernel_base(b->p, r->val)] = t;
+      if (per_row) b->row[i] = t;
       if (!r->row_only) write_store(w, r, t);
     }
   }
@@ -385,7 +380,7 @@ static void write_body(Writer *w, const Kernel *k) {
   b->scalar = ARENA_ARRAY(a, Scalar, n->insts.len + 1);
   b->uses = ARENA_ARRAY(a, uint32_t, n->insts.len + 1);
   b->depth = ARENA_ARRAY(a, uint32_t, n->insts.len + 1);
-  b->row = ARENA_ARRAY(a, const char *, b->p->places.len + 1);
+  b->row = ARENA_ARRAY(a, const char *, n->roots.len + 1);
   b->loop_name = ARENA_ARRAY(a, const char *, n->loops.len + 1);
   w->path = ARENA_ARRAY(a, LoopPath, n->stages.len + 1);
   w->root = ARENA_ARRAY(a, RootPlan, n->roots.len + 1);
@@ -434,7 +429,7 @@ static const char *parameter(Emit *e, const Program *p, const Operand *o) {
 
 void write_call(Text *t, const char *indent, const char *head, const char *const *args, uint32_t n,
                 const char *tail) {
-  size_t column = strlen(indent) + strlen(head) + 1, deep = column;
+  size_t column = strlen(indent) + strlen(head) + 1, deep = column, begin = t->len;
   text_addf(t, "%s%s(", indent, head);
   for (uint32_t i = 0; i < n; i++) {
     size_t need = strlen(args[i]) + (i + 1 < n ? 2 : strlen(tail) + 1);
@@ -447,7 +442,7 @@ void write_call(Text *t, const char *indent, const char *head, const char *const
   }
   text_addf(t, ")%s", tail);
   /* a blank after a comma before a line break is none of ours */
-  char *from = t->at, *to = t->at;
+  char *from = t->at + begin, *to = from;
   for (; *from; from++)
     if (!(from[0] == ' ' && from[1] == '\n')) *to++ = *from;
   *to = 0;

@@ -16,6 +16,7 @@ typedef struct Scene { /* one function being written */
   Role role;
   Names names;
   const char **memory; /* by Val: its name here, once used */
+  Map named;           /* memory that several values may be: a value that has its name */
   VEC(Val) order;      /* values with a name, in order of first use */
   VEC(Draw) draws;
   bool batch, accumulate, host;
@@ -33,9 +34,8 @@ int32_t leaf_home(const Plan *plan, int32_t leaf) {
 
 const Segment *program_segment(const Plan *plan, int32_t leaf) {
   leaf = leaf_home(plan, leaf);
-  for (uint32_t i = 0; i < plan->segments.len; i++)
-    if (plan->segments.at[i].leaf == leaf) return &plan->segments.at[i];
-  die("leaf %d has no place in an arena", leaf);
+  check(plan->segment_of[leaf] >= 0, "leaf %d has no place in an arena", leaf);
+  return &plan->segments.at[plan->segment_of[leaf]];
 }
 
 /* ---------- what the arguments are called ---------- */
@@ -63,12 +63,12 @@ static const char *memory_name(Scene *s, Val v) {
   if (s->memory[v]) return s->memory[v];
   /* several values may be one memory (a parameter read twice) */
   const ValuePlace *at = &s->p->places.at[v];
-  for (uint32_t i = 0; i < s->order.len; i++) {
-    const ValuePlace *other = &s->p->places.at[s->order.at[i]];
-    bool by_index = at->home == HOME_param || at->home == HOME_buffer || at->home == HOME_input ||
-                    at->home == HOME_grad || at->home == HOME_state;
-    if (by_index && other->home == at->home && other->index == at->index)
-      return s->memory[v] = s->memory[s->order.at[i]];
+  bool by_index = at->home == HOME_param || at->home == HOME_buffer || at->home == HOME_input ||
+                  at->home == HOME_grad || at->home == HOME_state;
+  if (by_index) {
+    uint32_t *first = map_at(&s->named, (uint64_t)at->home << 32 | (uint32_t)(at->index + 1));
+    if (*first) return s->memory[v] = s->memory[*first];
+    *first = v;
   }
   bool leaf = at->home == HOME_param || at->home == HOME_buffer;
   const char *wanted = wanted_name(s, v);
@@ -362,7 +362,7 @@ static const char *role_name(Scene *s, int32_t number) {
 }
 
 void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *out) {
-  Scene s = {.e = e, .p = p, .role = role};
+  Scene s = {.e = e, .p = p, .role = role, .named = {.arena = e->arena}};
   s.memory = ARENA_ARRAY(e->arena, const char *, p->places.len + 1);
   Text calls = {0};
   write_calls(&s, &calls);

@@ -372,7 +372,9 @@ static Scalar inst_expr(Body *b, const Inst *x) {
   case INST_host:
     return host_expr(b, x);
   case INST_row: {
-    const char *row = b->row[kernel_base(b->p, x->val)];
+    const char *row = NULL;
+    for (uint32_t r = 0; r < b->n->roots.len; r++)
+      if (b->n->roots.at[r].val == x->val) row = b->row[r];
     check(row, "a row value that no earlier stage left");
     return (Scalar){.text = row, .binding = BIND_atom};
   }

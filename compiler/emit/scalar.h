@@ -36,7 +36,7 @@ typedef struct Body { /* one kernel being written */
   Scalar *scalar;   /* by NestTemp */
   uint32_t *uses;   /* by NestTemp */
   uint32_t *depth;  /* by NestTemp: how many loops of the path must be open */
-  const char **row; /* by Val: scalar that an earlier stage left */
+  const char **row; /* by root: scalar that an earlier stage left */
   const char **loop_name;
   VEC(DrawRow) draw_rows;
   uint32_t names; /* numbers given to temporaries */

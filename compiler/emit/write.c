@@ -131,13 +131,12 @@ static const char *const c_words[] = {
     "B",      "s",        "sums",   "counts",   "out",      "job",      "tensors",  "block"};
 
 void names_init(Names *n, Arena *a, const Names *outer) {
-  *n = (Names){.arena = a, .outer = outer};
+  *n = (Names){.arena = a, .outer = outer, .taken = {.arena = a}};
 }
 
 bool names_has(const Names *n, const char *name) {
   for (; n; n = n->outer)
-    for (uint32_t i = 0; i < n->taken.len; i++)
-      if (n->taken.at[i] == name) return true;
+    if (map_get(&n->taken, map_key(name))) return true;
   for (size_t i = 0; i < sizeof c_words / sizeof *c_words; i++)
     if (!strcmp(c_words[i], name)) return true;
   return !strncmp(name, "ddp_", 4) || !strncmp(name, "DDP_", 4) || !strncmp(name, "Ddp", 3);
@@ -149,8 +148,14 @@ const char *names_add(Names *n, const char *wanted) {
     if (!isalnum((unsigned char)*c)) *c = '_';
   if (!*base) base = arena_strdup(n->arena, "x");
   const char *name = text_intern(base);
-  for (int i = 2; names_has(n, name); i++)
-    name = text_intern(arena_printf(n->arena, "%s_%d", base, i));
-  vec_push(n->arena, &n->taken, name);
+  const char *plain = name;
+  uint32_t tried = map_get(&n->taken, map_key(plain));
+  for (uint32_t i = tried < 2 ? 2 : tried + 1; names_has(n, name); i++) {
+    name = text_intern(arena_printf(n->arena, "%s_%u", base, i));
+    tried = i;
+  }
+  if (name != plain && map_get(&n->taken, map_key(plain)))
+    *map_at(&n->taken, map_key(plain)) = tried;
+  *map_at(&n->taken, map_key(name)) = 1;
   return name;
 }

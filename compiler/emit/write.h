@@ -2,6 +2,7 @@
 #ifndef EMIT_WRITE_H
 #define EMIT_WRITE_H
 #include "ir.h"
+#include "map.h"
 #include "text.h"
 
 /* A C string literal; one piece a line where the text has several lines, each after `indent`. */
@@ -21,7 +22,7 @@ void write_place(Text *t, Span at);
 typedef struct Names {
   Arena *arena;
   const struct Names *outer;
-  VEC(const char *) taken;
+  Map taken; /* interned name -> the last number that was tried behind it */
 } Names;
 void names_init(Names *n, Arena *a, const Names *outer);
 /* `wanted` made into an identifier ("fc1.weight" -> "fc1_weight"), with _2, _3 where it is taken. */

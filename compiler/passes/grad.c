@@ -6,6 +6,7 @@
 #include "diag.h"
 #include "die.h"
 #include "extern.h"
+#include "heap.h"
 #include "ops.h"
 #include "passes.h"
 #include "sema.h"
@@ -197,15 +198,11 @@ static Val find_loss(const Graph *g) {
 static void add_outputs(Grad *b) {
   const Job *job = b->job;
   uint32_t n = job->leaves.len;
-  bool *done = ARENA_ARRAY(job->arena, bool, n + 1);
-  for (;;) {
-    int32_t next = -1;
-    for (uint32_t i = 0; i < n; i++) {
-      if (done[i] || b->leaf[i] == NO_VAL) continue;
-      if (next < 0 || b->leaf[i] < b->leaf[next]) next = (int32_t)i;
-    }
-    if (next < 0) return;
-    done[next] = true;
+  Heap order = {.arena = job->arena};
+  for (uint32_t i = 0; i < n; i++)
+    if (b->leaf[i] != NO_VAL) heap_push(&order, (uint64_t)b->leaf[i] << 32 | i);
+  while (order.len) {
+    int32_t next = (int32_t)(heap_pop(&order) & UINT32_MAX);
     graph_output(b->g, OUT_grad, next, b->leaf[next]);
   }
 }

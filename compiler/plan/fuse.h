@@ -12,6 +12,8 @@ typedef struct Item {
   Nest *nest;
 } Item;
 
+typedef VEC(int32_t) ItemList;
+
 typedef struct Fuser {
   Arena *arena;
   Graph *g;
@@ -19,10 +21,12 @@ typedef struct Fuser {
   bool *memory; /* [values] lies in memory: a source, a call's result, or a root of some kernel */
   bool *keep;   /* [values] has to stay there: output, operand or result of a call */
   Val *base;    /* [values] whose memory it has: itself, or what it is a reshape of; 0 = none */
-  Output **output;  /* [values] the output that it is, or NULL */
-  int32_t *item_of; /* [values] the kernel that computes it; -1 */
-  VEC(Item) items;  /* in an order that respects dependences */
-  uint32_t *seen;   /* [values] number of the walk that was there last */
+  Output **output;   /* [values] the output that it is, or NULL */
+  int32_t *item_of;  /* [values] the kernel that computes it; -1 */
+  VEC(Item) items;   /* in an order that respects dependences */
+  ItemList *readers; /* [values] nests that load it, in the order in which they came to do so */
+  ItemList singles;  /* nests of single numbers */
+  uint32_t *seen;    /* [values] number of the walk that was there last */
   uint32_t walk;
 } Fuser;
 

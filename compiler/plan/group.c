@@ -8,6 +8,7 @@
 #include "die.h"
 #include "fuse.h"
 #include "op.h"
+#include <stdlib.h>
 
 enum { MAX_ROOTS = 24, MAX_TRIES = 12 };
 
@@ -18,10 +19,14 @@ static int32_t last_item(const Fuser *f, const ValList *loads) {
   return last;
 }
 
-static void add_loads(Fuser *f, Item *item, const ValList *loads) {
-  for (uint32_t i = 0; i < loads->len; i++)
-    if (!val_list_has(item->loads.at, item->loads.len, loads->at[i]))
-      vec_push(f->arena, &item->loads, loads->at[i]);
+static void add_loads(Fuser *f, int32_t number, const ValList *loads) {
+  Item *item = &f->items.at[number];
+  for (uint32_t i = 0; i < loads->len; i++) {
+    Val v = loads->at[i];
+    if (val_list_has(item->loads.at, item->loads.len, v)) continue;
+    vec_push(f->arena, &item->loads, v);
+    vec_push(f->arena, &f->readers[v], number);
+  }
 }
 
 static int32_t new_item(Fuser *f, Val v, bool is_call) {
@@ -32,17 +37,30 @@ static int32_t new_item(Fuser *f, Val v, bool is_call) {
   return f->item_of[v];
 }
 
-/* Worth sharing loops: both read the same data (parameters are small or not read along), or both
-   are single numbers. */
-static bool has_common_load(const Fuser *f, const Item *item, const ValList *loads) {
+static void add_candidate(Fuser *f, int32_t item, int32_t from, ItemList *out) {
+  if (item >= from && !f->items.at[item].is_call) vec_push(f->arena, out, item);
+}
+
+static int by_number(const void *a, const void *b) {
+  const int32_t *x = a, *y = b;
+  return *x < *y ? -1 : *x > *y;
+}
+
+/* Kernels from number `from` on that are worth sharing loops with: they read or compute the same data
+   (parameters are small or not read along), or all are single numbers. Ascending; may repeat. */
+static void find_candidates(Fuser *f, const ValList *loads, bool single, int32_t from,
+                            ItemList *out) {
   for (uint32_t i = 0; i < loads->len; i++) {
-    const Value *x = value_at(f->g, loads->at[i]);
+    Val v = loads->at[i];
+    const Value *x = value_at(f->g, v);
     if (x->op == OP_param || x->type.rank == 0) continue;
-    if (val_list_has(item->loads.at, item->loads.len, loads->at[i]) ||
-        val_list_has(item->roots.at, item->roots.len, loads->at[i]))
-      return true;
+    for (uint32_t k = 0; k < f->readers[v].len; k++)
+      add_candidate(f, f->readers[v].at[k], from, out);
+    add_candidate(f, f->item_of[v], from, out);
   }
-  return false;
+  for (uint32_t i = 0; single && i < f->singles.len; i++)
+    add_candidate(f, f->singles.at[i], from, out);
+  if (out->len) qsort(out->at, out->len, sizeof *out->at, by_number);
 }
 
 /* What overwrites a source may join a kernel only if no later one reads the old value. */
@@ -87,21 +105,22 @@ static void place_root(Fuser *f, Val v) {
   int32_t last = last_item(f, &loads);
   bool single = value_at(f->g, v)->type.rank == 0 && fuse_domain(f->g, v).n == 0;
   int tries = 0;
-  for (uint32_t i = last < 0 ? 0 : (uint32_t)last; f->fuse && i < f->items.len; i++) {
-    Item *item = &f->items.at[i];
-    if (item->is_call) continue;
-    bool both_single = single && fuse_domain(f->g, item->roots.at[0]).n == 0;
-    if (!has_common_load(f, item, &loads) && !both_single) continue;
+  ItemList candidates = {0};
+  if (f->fuse) find_candidates(f, &loads, single, last < 0 ? 0 : last, &candidates);
+  for (uint32_t i = 0; i < candidates.len; i++) {
+    int32_t number = candidates.at[i];
+    if (i && number == candidates.at[i - 1]) continue;
     if (tries++ == MAX_TRIES) break;
-    if (try_join(f, i, v)) {
-      add_loads(f, item, &loads);
+    if (try_join(f, (uint32_t)number, v)) {
+      add_loads(f, number, &loads);
       return;
     }
   }
   int32_t number = new_item(f, v, false);
   Item *item = &f->items.at[number];
   item->outer = fuse_outer_default(f->g, v);
-  add_loads(f, item, &loads);
+  add_loads(f, number, &loads);
+  if (fuse_domain(f->g, v).n == 0) vec_push(f->arena, &f->singles, number);
   item->nest = fuse_build(f, item->roots.at, 1, item->outer);
   check(item->nest, "%%%u does not fit into a kernel of its own", v);
 }
@@ -136,15 +155,27 @@ bool fuse_nest_reads(const Nest *n, Val v, InstKind kind) {
   return false;
 }
 
-static bool read_outside(const Fuser *f, Val v, uint32_t own) {
+/* Who loads each value: 0 nobody, kernel + 1, or SEVERAL. */
+#define SEVERAL UINT32_MAX
+static void note_reader(uint32_t *reader, Val v, uint32_t item) {
+  if (reader[v] != item + 1) reader[v] = reader[v] ? SEVERAL : item + 1;
+}
+
+static uint32_t *find_readers(const Fuser *f) {
+  uint32_t *reader = ARENA_ARRAY(f->arena, uint32_t, f->g->values.len);
   for (uint32_t i = 0; i < f->items.len; i++) {
     const Item *item = &f->items.at[i];
-    if (i == own) continue;
-    if (item->is_call ? val_list_has(item->loads.at, item->loads.len, v)
-                      : fuse_nest_reads(item->nest, v, INST_load))
-      return true;
+    for (uint32_t k = 0; item->is_call && k < item->loads.len; k++)
+      note_reader(reader, item->loads.at[k], i);
+    for (uint32_t k = 1; !item->is_call && k < item->nest->insts.len; k++)
+      if (item->nest->insts.at[k].kind == INST_load)
+        note_reader(reader, item->nest->insts.at[k].val, i);
   }
-  return false;
+  return reader;
+}
+
+static bool read_outside(const uint32_t *reader, Val v, uint32_t own) {
+  return reader[v] && reader[v] != own + 1;
 }
 
 static void drop_root(Item *item, uint32_t r) {
@@ -154,12 +185,12 @@ static void drop_root(Item *item, uint32_t r) {
 }
 
 /* A stored root that only its own stage reads is pulled there instead. */
-static void drop_unread(Fuser *f, uint32_t number) {
+static void drop_unread(Fuser *f, uint32_t number, const uint32_t *reader) {
   Item *item = &f->items.at[number];
   for (uint32_t r = item->roots.len; r-- > 0;) {
     Val v = item->roots.at[r];
     bool reduces = op_has(value_at(f->g, v)->op, OPF_reduce);
-    if (f->keep[v] || reduces || read_outside(f, v, number)) continue;
+    if (f->keep[v] || reduces || read_outside(reader, v, number)) continue;
     if (fuse_nest_reads(item->nest, v, INST_load) || fuse_nest_reads(item->nest, v, INST_row))
       continue;
     drop_root(item, r);
@@ -170,11 +201,11 @@ static void drop_unread(Fuser *f, uint32_t number) {
   }
 }
 
-static void mark_row_only(Fuser *f, uint32_t number) {
+static void mark_row_only(Fuser *f, uint32_t number, const uint32_t *reader) {
   Nest *n = f->items.at[number].nest;
   for (uint32_t r = 0; r < n->roots.len; r++) {
     Val v = n->roots.at[r].val;
-    if (f->keep[v] || read_outside(f, v, number) || fuse_nest_reads(n, v, INST_load)) continue;
+    if (f->keep[v] || read_outside(reader, v, number) || fuse_nest_reads(n, v, INST_load)) continue;
     n->roots.at[r].row_only = true;
     f->memory[v] = false;
   }
@@ -191,8 +222,11 @@ void fuse_group(Fuser *f) {
     else
       place_root(f, v);
   }
-  for (uint32_t i = 0; i < f->items.len && f->fuse; i++)
-    if (!f->items.at[i].is_call) drop_unread(f, i);
-  for (uint32_t i = 0; i < f->items.len && f->fuse; i++)
-    if (!f->items.at[i].is_call) mark_row_only(f, i);
+  if (!f->fuse) return;
+  const uint32_t *reader = find_readers(f);
+  for (uint32_t i = 0; i < f->items.len; i++)
+    if (!f->items.at[i].is_call) drop_unread(f, i, reader);
+  reader = find_readers(f);
+  for (uint32_t i = 0; i < f->items.len; i++)
+    if (!f->items.at[i].is_call) mark_row_only(f, i, reader);
 }

@@ -38,6 +38,7 @@ static void add_attributes(Keyed *k, Val v) {
   text_addf(&k->text, "%s(", def->name);
   for (int i = 0; i < def->attrs; i++) {
     const Attr *a = &x->attr[i];
+    if (op_has(x->op, OPF_random) && !strcmp(def->attr[i].name, "site")) continue; /* argument */
     switch (def->attr[i].kind) {
     case ATTR_int:
     case ATTR_bool:
@@ -68,7 +69,7 @@ static void add_inst(Keyed *k, const Inst *i) {
   text_addf(&k->text, "%d %d %d %u %u %u ", (int)i->kind, (int)i->dtype, (int)i->op, i->in[0],
             i->in[1], i->in[2]);
   if (i->kind == INST_const) text_add_double(&k->text, i->k);
-  if (i->kind == INST_load) add_memory(k, i->val);
+  if (i->kind == INST_load || i->kind == INST_random) add_memory(k, i->val);
   if (i->kind == INST_host || i->kind == INST_random) add_attributes(k, i->val);
   if (i->ix) nest_ix_print(&k->text, k->n, i->ix);
   text_add(&k->text, " ");

@@ -13,15 +13,17 @@ static int64_t elements_of(const Leaf *leaf) {
 static void find_ready(Plan *plan) {
   const Program *p = &plan->train;
   Arena *a = plan->job->arena;
+  bool *done = ARENA_ARRAY(a, bool, plan->job->leaves.len + 1);
   for (uint32_t k = 0; k < p->kernels.len; k++)
-    for (uint32_t i = 0; i < p->kernels.at[k].grads_ready.len; i++)
-      vec_push(a, &plan->ready, p->kernels.at[k].grads_ready.at[i]);
+    for (uint32_t i = 0; i < p->kernels.at[k].grads_ready.len; i++) {
+      int32_t leaf = p->kernels.at[k].grads_ready.at[i];
+      vec_push(a, &plan->ready, leaf);
+      done[leaf] = true;
+    }
   for (uint32_t l = 0; l < plan->job->leaves.len; l++) {
     const Leaf *leaf = &plan->job->leaves.at[l];
     if (!leaf->trained || leaf->tied_to >= 0 || !p->g) continue;
-    bool found = false;
-    for (uint32_t i = 0; i < plan->ready.len; i++) found = found || plan->ready.at[i] == (int32_t)l;
-    check(found, "no kernel completes the gradient of %s", leaf->name);
+    check(done[l], "no kernel completes the gradient of %s", leaf->name);
   }
 }
 
@@ -50,6 +52,10 @@ static void place_leaves(Plan *plan) {
     vec_push(job->arena, &plan->segments, (Segment){(int32_t)l, buffers, elements_of(leaf)});
     buffers = plan_align(buffers + elements_of(leaf) * dtype_bytes(leaf->type.dtype), PLAN_ALIGN);
   }
+  plan->segment_of = ARENA_ARRAY(job->arena, int32_t, job->leaves.len + 1);
+  for (uint32_t l = 0; l < job->leaves.len; l++) plan->segment_of[l] = -1;
+  for (uint32_t i = 0; i < plan->segments.len; i++)
+    plan->segment_of[plan->segments.at[i].leaf] = (int32_t)i;
   uint32_t states = 0;
   for (uint32_t o = 0; o < job->optimizers.len; o++)
     if (job->optimizers.at[o].states.len > states) states = job->optimizers.at[o].states.len;
@@ -60,11 +66,14 @@ static void place_leaves(Plan *plan) {
   add_arena(plan, ARENA_buffer, 0, DT_u8, buffers);
 }
 
-static int32_t completing_kernel(const Program *p, int32_t leaf) {
-  for (uint32_t k = 0; k < p->kernels.len; k++)
-    for (uint32_t i = 0; i < p->kernels.at[k].grads_ready.len; i++)
-      if (p->kernels.at[k].grads_ready.at[i] == leaf) return (int32_t)k;
-  return -1;
+/* By place in the ready order: the kernel that completes the gradient. */
+static int32_t *completing_kernels(const Plan *plan, Arena *a) {
+  int32_t *kernel = ARENA_ARRAY(a, int32_t, plan->ready.len + 1);
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < plan->train.kernels.len; k++)
+    for (uint32_t i = 0; i < plan->train.kernels.at[k].grads_ready.len; i++)
+      kernel[n++] = (int32_t)k;
+  return kernel;
 }
 
 static void find_buckets(Plan *plan) {
@@ -76,16 +85,15 @@ static void find_buckets(Plan *plan) {
   int64_t *bytes = ARENA_ARRAY(a, int64_t, n + 1);
   int32_t *ends = ARENA_ARRAY(a, int32_t, n + 1);
   for (int i = 0; i < n; i++) bytes[i] = plan->segments.at[i].elements * dtype_bytes(DT_f32);
+  const int32_t *completes = completing_kernels(plan, a);
   int count = plan_buckets(bytes, n, cap > 0 ? limit : mib, limit, ends);
   for (int b = 0, first = 0; b < count; first = ends[b++]) {
     const Segment *last = &plan->segments.at[ends[b] - 1];
     Bucket bucket = {.first = first, .count = ends[b] - first};
     bucket.begin = plan->segments.at[first].offset;
     bucket.end = plan_align(last->offset + last->elements, PLAN_ALIGN_ELEMENTS);
-    for (int i = first; i < ends[b]; i++) {
-      int32_t k = completing_kernel(&plan->train, plan->ready.at[i]);
-      if (k > bucket.ready_after) bucket.ready_after = k;
-    }
+    for (int i = first; i < ends[b]; i++)
+      if (completes[i] > bucket.ready_after) bucket.ready_after = completes[i];
     vec_push(a, &plan->buckets, bucket);
   }
 }

@@ -2,8 +2,10 @@
    names of values (unique in the program) and of kernels (unique in the plan; equal kernels share).
  */
 #include "fuse.h"
+#include "map.h"
 #include "op.h"
 #include <ctype.h>
+#include <stdlib.h>
 
 static bool is_keyword(const char *s) {
   static const char *const words[] = {
@@ -99,37 +101,40 @@ static const char *name_of(const Program *p, Arena *a, const Job *job, const boo
 
 void plan_name_values(Program *p, Arena *a, const Job *job) {
   const bool *forward = find_forward(p, a);
-  const char **base = ARENA_ARRAY(a, const char *, p->places.len);
+  Map times = {.arena = a}, taken = {.arena = a};
   for (Val v = 1; v < p->places.len; v++) {
     const char *name = text_intern(identifier(a, name_of(p, a, job, forward, v)));
-    int same = 1;
-    for (Val w = 1; w < v; w++) same += base[w] == name;
-    base[v] = name;
-    if (same > 1) name = text_intern(arena_printf(a, "%s_%d", name, same));
-    for (Val w = 1; w < v; w++) /* x_2 may be somebody's own name */
-      if (p->places.at[w].name == name) name = text_intern(arena_printf(a, "%s_%u", name, v));
+    uint32_t same = ++*map_at(&times, map_key(name));
+    if (same > 1) name = text_intern(arena_printf(a, "%s_%u", name, same));
+    while (map_get(&taken, map_key(name))) /* x_2 may be somebody's own name */
+      name = text_intern(arena_printf(a, "%s_%u", name, v));
+    *map_at(&taken, map_key(name)) = v;
     p->places.at[v].name = name;
   }
 }
 
 /* ---------- kernels ---------- */
-static void walk_pulled(const Program *p, Val v, bool *seen) {
-  if (seen[v]) return;
-  seen[v] = true;
+static void walk_pulled(const Program *p, Val v, Arena *a, ValList *out) {
+  if (p->seen[v] == p->seen[0]) return;
+  p->seen[v] = p->seen[0];
   const Value *x = value_at(p->g, v);
+  if (!op_has(x->op, OPF_source) && !op_has(x->op, OPF_view)) vec_push(a, out, v);
   for (int i = 0; i < x->inputs; i++) {
     Home home = p->places.at[x->in[i]].home;
-    if (home == HOME_none || home == HOME_alias) walk_pulled(p, x->in[i], seen);
+    if (home == HOME_none || home == HOME_alias) walk_pulled(p, x->in[i], a, out);
   }
 }
 
+static int by_value(const void *a, const void *b) {
+  const Val *x = a, *y = b;
+  return *x < *y ? -1 : *x > *y;
+}
+
 void plan_pulled(const Program *p, const Kernel *k, Arena *a, ValList *out) {
-  bool *seen = ARENA_ARRAY(a, bool, p->g->values.len);
-  for (uint32_t r = 0; r < k->nest->roots.len; r++) walk_pulled(p, k->nest->roots.at[r].val, seen);
-  for (Val v = 1; v < p->g->values.len; v++) {
-    OpKind op = value_at(p->g, v)->op;
-    if (seen[v] && !op_has(op, OPF_source) && !op_has(op, OPF_view)) vec_push(a, out, v);
-  }
+  p->seen[0]++;
+  for (uint32_t r = 0; r < k->nest->roots.len; r++)
+    walk_pulled(p, k->nest->roots.at[r].val, a, out);
+  if (out->len) qsort(out->at, out->len, sizeof *out->at, by_value);
 }
 
 /* The innermost named part of a scope that is no number: "relu", "fc1". */

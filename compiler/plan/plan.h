@@ -23,6 +23,7 @@ typedef struct ValuePlace {
   Home home;
   int32_t index;
   Val alias;
+  Val updates; /* buffers, optimizer states: the first value with the same memory; 0: itself */
   int64_t offset, bytes; /* block: at the maximum batch, 64-byte aligned */
   int32_t first, last;   /* lifetime in kernel numbers */
   const char *name;      /* C identifier: "h1", "net_fc1_relu" */
@@ -33,14 +34,16 @@ typedef struct Kernel {
   KernelKind kind;
   Nest *nest; /* nest */
   /* nest: structural hash; equal keys are emitted once. It covers loops, index expressions,
-     instructions, constants, dtypes, attributes of draws and host scalars, which values share
-     memory, and the kind of home that is written; not names, values, offsets. Kernels with equal
-     keys have reads and writes in corresponding order. */
+     instructions, constants, dtypes, attributes of draws (but the site, an argument of the
+     function) and of host scalars, which values share memory, and the kind of home that is written;
+     not names, values, offsets. Kernels with equal keys have reads and writes in corresponding
+     order. */
   uint64_t key;
-  Val call;                 /* call: the value of a library op (matmul, rows_grad ...) */
-  bool accumulate;          /* writes a gradient: adds to it on micro-batches after the first (a
+  Val call;        /* call: the value of a library op (matmul, rows_grad ...) */
+  bool accumulate; /* writes a gradient: adds to it on micro-batches after the first (a
                                 call: with its value; by-products are written) */
-  VEC(Val) reads, writes;   /* nest: in order of first use / of roots; call: inputs / its value,
+  VEC(Val)
+  reads, writes;            /* nest: in order of first use / of roots; call: inputs / its value,
                                 then the by-products that are read; bases, never aliases */
   VEC(int32_t) grads_ready; /* leaves whose gradient is complete after this kernel */
   const char *name;         /* base for the C function: "bias_relu" */
@@ -55,6 +58,7 @@ typedef struct Program {
   VEC(ValuePlace) places; /* indexed by Val */
   int64_t block_bytes;    /* activation block at batch_max */
   int64_t batch_max;
+  uint32_t *seen; /* [values] number of the walk that was there last; [0] that number itself */
 } Program;
 
 typedef enum ArenaRole {
@@ -90,6 +94,7 @@ typedef struct Plan {
   VEC(PlanArena) arenas;
   VEC(int32_t) ready;    /* trained leaves in the order in which their gradients become ready */
   VEC(Segment) segments; /* in arena order: trained leaves by `ready`; then frozen; then buffers */
+  int32_t *segment_of;   /* by leaf: its place in segments; -1: a tied one has none of its own */
   VEC(Bucket) buckets;   /* for the job's ddp_bucket_cap_mb; the runtime walks the same rule */
   uint64_t hash;         /* of everything ranks must agree on */
 } Plan;
@@ -105,6 +110,8 @@ void plan_print(Text *out, const Plan *plan);
 /* What the tables say, for tools. Bytes of one rank beside the data; of them, the samples of a batch. */
 int64_t plan_rank_bytes(const Plan *plan);
 int64_t plan_sample_bytes(const Plan *plan);
+const Segment *plan_segment(const Plan *plan, int32_t leaf);   /* NULL: tied to another */
+int64_t plan_bucket_of(const Plan *plan, int32_t leaf);        /* counted from 1; 0: in none */
 const char *plan_group_name(const Job *job, const Leaf *leaf); /* "decay", "frozen", "buffer" ... */
 const char *plan_arena_name(const Plan *plan, const PlanArena *x, Arena *a);
 const char *plan_kernel_text(const Program *p, const Kernel *k,

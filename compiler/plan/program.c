@@ -12,8 +12,10 @@ void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *op
   f.output = ARENA_ARRAY(a, Output *, n);
   f.item_of = ARENA_ARRAY(a, int32_t, n);
   f.seen = ARENA_ARRAY(a, uint32_t, n);
+  f.readers = ARENA_ARRAY(a, ItemList, n);
   fuse_decide(&f, &prepared);
   fuse_group(&f);
   plan_schedule(p, &f, options);
+  p->seen = ARENA_ARRAY(a, uint32_t, n + 1);
   plan_memory(p, a);
 }

@@ -89,18 +89,19 @@ static const char *place_text(Arena *a, Span at) {
 }
 
 /* ---------- parameters and arenas ---------- */
-static const Segment *segment_of(const Plan *plan, int32_t leaf) {
-  for (uint32_t i = 0; i < plan->segments.len; i++)
-    if (plan->segments.at[i].leaf == leaf) return &plan->segments.at[i];
-  return NULL;
+const Segment *plan_segment(const Plan *plan, int32_t leaf) {
+  int32_t at = plan->segment_of[leaf];
+  return at < 0 ? NULL : &plan->segments.at[at];
 }
 
-static const char *bucket_of(const Plan *plan, Arena *a, int32_t leaf) {
-  for (uint32_t b = 0; b < plan->buckets.len; b++)
-    for (int i = plan->buckets.at[b].first;
-         i < plan->buckets.at[b].first + plan->buckets.at[b].count; i++)
-      if (plan->ready.at[i] == leaf) return arena_printf(a, "%u", b + 1);
-  return "-";
+/* Trained leaves are the first segments, in ready order. */
+int64_t plan_bucket_of(const Plan *plan, int32_t leaf) {
+  int32_t at = plan->segment_of[leaf];
+  for (uint32_t b = 0; b < plan->buckets.len && at >= 0; b++)
+    if (at >= plan->buckets.at[b].first &&
+        at < plan->buckets.at[b].first + plan->buckets.at[b].count)
+      return b + 1;
+  return 0;
 }
 
 const char *plan_group_name(const Job *job, const Leaf *leaf) {
@@ -119,11 +120,12 @@ static void print_parameters(Text *out, const Plan *plan, Arena *a) {
   for (uint32_t l = 0; l < job->leaves.len; l++) {
     const Leaf *leaf = &job->leaves.at[l];
     int64_t n = type_elements_at(leaf->type, 1);
-    const Segment *s = segment_of(plan, (int32_t)l);
+    const Segment *s = plan_segment(plan, (int32_t)l);
+    int64_t bucket = plan_bucket_of(plan, (int32_t)l);
     if (leaf->tied_to < 0 && !leaf->buffer) all += n;
     if (leaf->tied_to < 0 && leaf->trained) trained += n;
     row(&t, leaf->name, shape_text(a, leaf->type), grouped(a, n), plan_group_name(job, leaf),
-        bucket_of(plan, a, (int32_t)l), s ? grouped(a, s->offset) : "-");
+        bucket ? arena_printf(a, "%lld", (long long)bucket) : "-", s ? grouped(a, s->offset) : "-");
   }
   text_addf(out, "parameters: %s, of which %s are trained\n", grouped(a, all), grouped(a, trained));
   print_table(out, &t);

@@ -3,6 +3,8 @@
    graph, except that whatever completes a gradient runs as soon as its operands are there: the
    all-reduce of the late layers then overlaps with the rest of backward. */
 #include "die.h"
+#include "heap.h"
+#include "map.h"
 #include "fuse.h"
 #include "op.h"
 
@@ -39,8 +41,14 @@ static ValuePlace place_of_output(const Output *o) {
   return (ValuePlace){.home = home[o->kind], .index = o->kind == OUT_loss ? 0 : o->index};
 }
 
+/* Names memory that is updated in place: its source and its output have the same. */
+static uint64_t memory_key(const ValuePlace *p) {
+  return (uint64_t)p->home << 32 | (uint32_t)(p->index + 1);
+}
+
 static void make_places(Program *p, Fuser *f) {
   const Graph *g = f->g;
+  Map in_place = {.arena = f->arena};
   for (Val v = 0; v < g->values.len; v++) {
     ValuePlace place = {0};
     if (v && fuse_is_resident(g, v))
@@ -52,6 +60,11 @@ static void make_places(Program *p, Fuser *f) {
     else if (f->base[v] && f->base[v] != v)
       place = (ValuePlace){.home = HOME_alias, .alias = f->base[v]};
     place.first = place.last = -1;
+    if (place.home == HOME_state || place.home == HOME_buffer) {
+      uint32_t *first = map_at(&in_place, memory_key(&place));
+      place.updates = *first;
+      if (!*first) *first = v;
+    }
     vec_push(f->arena, &p->places, place);
   }
 }
@@ -95,39 +108,77 @@ static Kernel make_kernel(Fuser *f, const Item *item) {
   return k;
 }
 
-/* Does kernel b have to come after kernel a? */
-static bool depends(const Fuser *f, const Kernel *b, const Kernel *a) {
-  for (uint32_t i = 0; i < b->reads.len; i++)
-    if (val_list_has(a->writes.at, a->writes.len, b->reads.at[i])) return true;
-  for (uint32_t w = 0; w < b->writes.len; w++) {
-    const Output *o = f->output[b->writes.at[w]];
-    for (uint32_t i = 0; o && i < a->reads.len; i++)
-      if (fuse_overwrites(f->g, o, a->reads.at[i])) return true;
+/* ---------- order ---------- */
+typedef VEC(uint32_t) Numbers;
+
+typedef struct Order {
+  Fuser *f;
+  Kernel *all;
+  uint32_t n;
+  Numbers *after;  /* by kernel: those that wait for it, each once */
+  uint32_t *waits; /* by kernel: for how many */
+} Order;
+
+static void wait_for(Order *o, uint32_t later, uint32_t earlier) {
+  Numbers *after = &o->after[earlier];
+  if (later == earlier || (after->len && after->at[after->len - 1] == later)) return;
+  vec_push(o->f->arena, after, later);
+  o->waits[later]++;
+}
+
+/* The source that an output is stored over, as a key; 0: none. */
+static uint64_t overwritten(const Program *p, Val v) {
+  const ValuePlace *place = &p->places.at[v];
+  return place->home == HOME_buffer || place->home == HOME_state ? memory_key(place) : 0;
+}
+
+/* A kernel waits for whoever writes what it reads; one that overwrites a source, for its readers. */
+static void find_waits(Order *o, const Program *p) {
+  Arena *a = o->f->arena;
+  uint32_t *writer = ARENA_ARRAY(a, uint32_t, p->places.len); /* by value: kernel + 1 */
+  Map overwriter = {.arena = a};                              /* source -> kernel + 1 */
+  for (uint32_t i = 0; i < o->n; i++)
+    for (uint32_t w = 0; w < o->all[i].writes.len; w++) {
+      Val v = o->all[i].writes.at[w];
+      writer[v] = i + 1;
+      if (overwritten(p, v)) *map_at(&overwriter, overwritten(p, v)) = i + 1;
+    }
+  for (uint32_t i = 0; i < o->n; i++) {
+    const Kernel *k = &o->all[i];
+    for (uint32_t r = 0; r < k->reads.len; r++) {
+      Val v = k->reads.at[r];
+      if (writer[v]) wait_for(o, i, writer[v] - 1);
+      uint64_t source = fuse_is_resident(p->g, v) ? overwritten(p, v) : 0;
+      uint32_t over = source ? map_get(&overwriter, source) : 0;
+      if (over) wait_for(o, over - 1, i);
+    }
   }
-  return false;
+}
+
+static uint64_t order_key(const Order *o, uint32_t i, bool in_order) {
+  uint64_t rest = 1;
+  return (in_order || !o->all[i].grads_ready.len ? rest << 32 : 0) | i;
 }
 
 static void order_kernels(Program *p, Fuser *f, bool in_order) {
-  uint32_t n = f->items.len;
-  Kernel *all = ARENA_ARRAY(f->arena, Kernel, n);
-  bool *done = ARENA_ARRAY(f->arena, bool, n);
-  uint32_t *waits = ARENA_ARRAY(f->arena, uint32_t, n);
-  for (uint32_t i = 0; i < n; i++) all[i] = make_kernel(f, &f->items.at[i]);
-  for (uint32_t b = 0; b < n; b++)
-    for (uint32_t a = 0; a < n; a++) waits[b] += a != b && depends(f, &all[b], &all[a]);
-  for (uint32_t k = 0; k < n; k++) {
-    uint32_t next = n;
-    for (uint32_t i = 0; i < n; i++) {
-      if (done[i] || waits[i]) continue;
-      if (next == n || (!in_order && all[i].grads_ready.len && !all[next].grads_ready.len))
-        next = i;
+  Order o = {.f = f, .n = f->items.len};
+  o.all = ARENA_ARRAY(f->arena, Kernel, o.n);
+  o.after = ARENA_ARRAY(f->arena, Numbers, o.n);
+  o.waits = ARENA_ARRAY(f->arena, uint32_t, o.n);
+  for (uint32_t i = 0; i < o.n; i++) o.all[i] = make_kernel(f, &f->items.at[i]);
+  find_waits(&o, p);
+  Heap ready = {.arena = f->arena}; /* what completes a gradient before the rest; each by number */
+  for (uint32_t i = 0; i < o.n; i++)
+    if (!o.waits[i]) heap_push(&ready, order_key(&o, i, in_order));
+  while (ready.len) {
+    uint32_t next = (uint32_t)heap_pop(&ready);
+    for (uint32_t i = 0; i < o.after[next].len; i++) {
+      uint32_t later = o.after[next].at[i];
+      if (--o.waits[later] == 0) heap_push(&ready, order_key(&o, later, in_order));
     }
-    check(next < n, "kernels wait for each other in a circle");
-    done[next] = true;
-    for (uint32_t b = 0; b < n; b++)
-      if (!done[b] && depends(f, &all[b], &all[next])) waits[b]--;
-    vec_push(f->arena, &p->kernels, all[next]);
+    vec_push(f->arena, &p->kernels, o.all[next]);
   }
+  check(p->kernels.len == o.n, "kernels wait for each other in a circle");
 }
 
 static void set_lifetimes(Program *p) {
