@@ -1,5 +1,6 @@
 /* Library ops as calls. One row of the table per op; no other file knows which ops there are. */
 #include "call.h"
+#include "conv.h"
 #include "die.h"
 #include "extern.h"
 #include "op.h"
@@ -133,6 +134,43 @@ static void call_scatter_add(const Call *c) {
   write_call(c->out, c->indent, f, args, 9, c->tail);
 }
 
+static const char *list_text(const Call *c, const int64_t *at, int n) {
+  Arena *a = c->e->arena;
+  const char *text = "";
+  for (int i = 0; i < n; i++)
+    text = arena_printf(a, "%s%s%lld", text, i ? ", " : "", (long long)at[i]);
+  return arena_printf(a, "{%s}", text);
+}
+
+/* The three ops of convolution: the operand that the op computes is written. */
+static void call_conv(const Call *c) {
+  const ConvShape s = conv_shape(c->p->g, c->v);
+  const char *x0 = memory(c, c->v->in[0]), *x1 = memory(c, c->v->in[1]), *y = memory(c, c->k->call);
+  bool small = c->v->op == OP_conv, big = c->v->op == OP_conv_transpose;
+  for (int i = 0; i < 2; i++)
+    check(type_of(c, c->v->in[i]).dtype == DT_f32, "a convolution in %s",
+          dtype_name(type_of(c, c->v->in[i]).dtype));
+  const char *shape = arena_printf(
+      c->e->arena, "&(DdpConv){%d, %lld, %lld, %lld, %lld, %lld, %s, %s, %s, %s, %s, %s}", s.space,
+      (long long)s.groups, (long long)s.big.channels, (long long)s.small.channels,
+      (long long)s.big.block, (long long)s.small.block, list_text(c, s.big.size, s.space),
+      list_text(c, s.small.size, s.space), list_text(c, s.kernel, s.space),
+      list_text(c, s.stride, s.space), list_text(c, s.padding, s.space),
+      list_text(c, s.dilation, s.space));
+  const char *args[] = {shape,
+                        small ? "DDP_CONV_SMALL"
+                        : big ? "DDP_CONV_BIG"
+                              : "DDP_CONV_FILTER",
+                        size_text(c, s.batch),
+                        big ? y : x0,
+                        small ? y
+                        : big ? x0
+                              : x1,
+                        small || big ? x1 : y,
+                        accumulate_text(c)};
+  write_call(c->out, c->indent, "ddp_conv", args, 7, c->tail);
+}
+
 static const char *number_text(const Call *c, const ExternalArg *a) {
   Text t = {0};
   write_number(&t, a->number, a->dtype);
@@ -159,9 +197,8 @@ static const struct {
   OpKind op;
   void (*write)(const Call *c);
 } calls[] = {
-    {OP_matmul, call_matmul},
-    {OP_rows_add, call_rows_add},
-    {OP_scatter_add, call_scatter_add},
+    {OP_matmul, call_matmul}, {OP_rows_add, call_rows_add},   {OP_scatter_add, call_scatter_add},
+    {OP_conv, call_conv},     {OP_conv_transpose, call_conv}, {OP_conv_filter, call_conv},
     {OP_extern, call_extern},
 };
 

@@ -103,7 +103,7 @@ typedef struct Attr {
     } dims;
   } as;
 } Attr;
-enum { IR_MAX_ATTRS = 5 };
+enum { IR_MAX_ATTRS = 6 };
 
 typedef struct Value {
   OpKind op;

@@ -25,7 +25,7 @@ void elementwise_interpret(const Graph *g, const Value *v, int64_t batch, const 
 /* The dtype in which an elementwise value is computed: its own, but what the inputs promote to for
    comparisons. Inputs (the condition of `where` aside) are converted to it. */
 DType elementwise_compute_type(const Graph *g, const Value *v);
-extern const OpCode family_windows[], family_order[], family_part[];
+extern const OpCode family_windows[], family_conv[], family_order[], family_part[];
 
 /* ---------- type rules ---------- */
 /* Sets the message and the number of the diagnostic; returns false. */

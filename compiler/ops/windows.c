@@ -1,5 +1,5 @@
-/* Convolution and pooling: windows and spread move elements; conv, conv_transpose, pool_sum and
-   pool_max are written with them after grad (OPF_decompose). Space is the last dimensions, one for
+/* Windows: windows and spread move elements; pool_sum and pool_max are written with them after grad
+   (OPF_decompose). Space is the last dimensions, one for
    each entry of the lists of attributes; its sizes are known. */
 #include "family.h"
 #include "die.h"
@@ -163,131 +163,6 @@ static NestTemp spread_lower(Nest *n, Val v, const NestIndex *index) {
   return nest_select(n, inside, t, nest_const(n, 0, y->type.dtype));
 }
 
-/* ---------- conv, conv_transpose ---------- */
-
-enum { STRIDE, PADDING };
-/* Places of the attributes that the two do not share. */
-static int dilation_of(const Value *v) {
-  return op_attr(v->op, "dilation");
-}
-static int64_t groups_of(const Value *v) {
-  return v->attr[op_attr(v->op, "groups")].as.i;
-}
-
-static bool conv_attributes(const Graph *g, Value *v, int space, const char **error, int *code) {
-  int dilation = dilation_of(v);
-  fill(&v->attr[STRIDE], space, 1);
-  fill(&v->attr[PADDING], space, 0);
-  fill(&v->attr[dilation], space, 1);
-  return numbers(g, v, STRIDE, space, 1, error, code) &&
-         numbers(g, v, PADDING, space, 0, error, code) &&
-         numbers(g, v, dilation, space, 1, error, code);
-}
-
-/* x [B, C, space..] and a filter of the same rank with all sizes known; channels in groups. */
-static bool conv_inputs(const Graph *g, Value *v, int64_t *channels, const char **error,
-                        int *code) {
-  Type x = infer_in(g, v, 0), w = infer_in(g, v, 1);
-  const char *name = op_def(v->op)->name;
-  int64_t groups = groups_of(v);
-  if (x.rank < 3 || x.rank != w.rank)
-    return infer_fail(g, error, code, 406,
-                      "`%s` takes [batch, channels, space...] and a filter of as many dimensions, "
-                      "not %s and %s",
-                      name, infer_type_text(g, x), infer_type_text(g, w));
-  if (!space_known(g, v, x, x.rank - 1, error, code) ||
-      !space_known(g, v, w, w.rank, error, code) || !conv_attributes(g, v, x.rank - 2, error, code))
-    return false;
-  v->type = x;
-  v->type.dtype = infer_promote(g, v, 0);
-  if (dtype_category(v->type.dtype) != 'f')
-    return infer_fail(g, error, code, 506, "`%s` takes floats, not %s: cast first", name,
-                      dtype_name(v->type.dtype));
-  *channels = x.dim[1].fixed;
-  if (groups < 1 || *channels % groups || w.dim[0].fixed % groups)
-    return infer_fail(g, error, code, 405, "`%s`: %lld groups do not divide %s and %s", name,
-                      (long long)groups, infer_type_text(g, x), infer_type_text(g, w));
-  return true;
-}
-
-static bool conv_infer(const Graph *g, Value *v, const char **error, int *code) {
-  Type x = infer_in(g, v, 0), w = infer_in(g, v, 1);
-  int64_t channels, groups = groups_of(v);
-  if (!conv_inputs(g, v, &channels, error, code)) return false;
-  if (w.dim[1].fixed * groups != channels)
-    return infer_fail(g, error, code, 405, "`conv`: the filter %s takes %lld channels, %s has %lld",
-                      infer_type_text(g, w), (long long)(w.dim[1].fixed * groups),
-                      infer_type_text(g, x), (long long)channels);
-  v->type.dim[1] = w.dim[0];
-  const int64_t *dilation = v->attr[dilation_of(v)].as.ints.at;
-  for (int i = 0; i < x.rank - 2; i++) {
-    int64_t n = window_count(x.dim[2 + i].fixed, w.dim[2 + i].fixed, v->attr[STRIDE].as.ints.at[i],
-                             v->attr[PADDING].as.ints.at[i], dilation[i]);
-    if (n < 1) return too_small(g, v, x, w.dim[2 + i].fixed, error, code);
-    v->type.dim[2 + i] = dim_of(n);
-  }
-  return true;
-}
-
-static bool conv_transpose_infer(const Graph *g, Value *v, const char **error, int *code) {
-  enum { EXTRA = 2 };
-  Type x = infer_in(g, v, 0), w = infer_in(g, v, 1);
-  int64_t channels;
-  if (!conv_inputs(g, v, &channels, error, code)) return false;
-  int space = x.rank - 2;
-  fill(&v->attr[EXTRA], space, 0);
-  if (!numbers(g, v, EXTRA, space, 0, error, code)) return false;
-  if (w.dim[0].fixed != channels)
-    return infer_fail(g, error, code, 405,
-                      "`conv_transpose`: the filter %s takes %lld channels, %s has %lld",
-                      infer_type_text(g, w), (long long)w.dim[0].fixed, infer_type_text(g, x),
-                      (long long)channels);
-  v->type.dim[1] = dim_of(w.dim[1].fixed * groups_of(v));
-  for (int i = 0; i < space; i++) {
-    int64_t stride = v->attr[STRIDE].as.ints.at[i], extra = v->attr[EXTRA].as.ints.at[i];
-    int64_t n = (x.dim[2 + i].fixed - 1) * stride - 2 * v->attr[PADDING].as.ints.at[i] +
-                v->attr[dilation_of(v)].as.ints.at[i] * (w.dim[2 + i].fixed - 1) + extra + 1;
-    if (extra >= stride)
-      return infer_fail(g, error, code, 410,
-                        "`output_padding` is %lld; it is smaller than the stride, %lld",
-                        (long long)extra, (long long)stride);
-    if (n < 1) return too_small(g, v, x, w.dim[2 + i].fixed, error, code);
-    v->type.dim[2 + i] = dim_of(n);
-  }
-  return true;
-}
-
-/* Calls of both ops are sums over pairs (place of the side with one element per window, place in the
-   window); `big` is the side that the windows lie in. Channels: [groups][each]. */
-static void conv_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,
-                           double *out) {
-  bool transposed = v->op == OP_conv_transpose;
-  Extent x = extent_in(g, v, 0, batch), w = extent_in(g, v, 1, batch),
-         y = extent_of(v->type, batch);
-  Extent small = transposed ? x : y, big = transposed ? y : x;
-  int64_t each = small.size[1] / groups_of(v);
-  for (int64_t k = 0; k < y.count; k++) out[k] = 0;
-  for (int64_t s = 0; s < small.count; s++) {
-    int64_t o[IR_MAX_RANK], kernel[IR_MAX_RANK], at[IR_MAX_RANK];
-    extent_split(&small, s, o);
-    int64_t filter = o[1] * w.stride[0], first = o[1] / each * w.size[1];
-    for (int64_t f = 0; f < w.stride[0]; f++) {
-      extent_split(&w, f, kernel);
-      bool inside = true;
-      at[0] = o[0];
-      at[1] = first + kernel[1];
-      for (int i = 2; i < w.rank; i++) {
-        at[i] = o[i] * v->attr[STRIDE].as.ints.at[i - 2] - v->attr[PADDING].as.ints.at[i - 2] +
-                kernel[i] * v->attr[dilation_of(v)].as.ints.at[i - 2];
-        inside = inside && at[i] >= 0 && at[i] < big.size[i];
-      }
-      if (!inside) continue;
-      int64_t b = extent_flat(&big, at);
-      out[transposed ? b : s] += in[0][transposed ? s : b] * in[1][filter + f];
-    }
-  }
-}
-
 /* ---------- pooling ---------- */
 
 static bool pool_infer(const Graph *g, Value *v, const char **error, int *code) {
@@ -359,8 +234,6 @@ const OpCode family_windows[] = {
      .interpret = windows_interpret,
      .lower = windows_lower},
     {.op = OP_spread, .infer = spread_infer, .interpret = spread_interpret, .lower = spread_lower},
-    {.op = OP_conv, .infer = conv_infer, .interpret = conv_interpret},
-    {.op = OP_conv_transpose, .infer = conv_transpose_infer, .interpret = conv_interpret},
     {.op = OP_pool_sum, .infer = pool_infer, .interpret = pool_interpret},
     {.op = OP_pool_max, .infer = pool_infer, .interpret = pool_interpret},
     {.op = OP_none},

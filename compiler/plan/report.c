@@ -1,5 +1,6 @@
 /* `ddpc plan`: what was decided, as tables for people. In: a plan. Out: text; the driver adds what
    only the data can tell (steps per epoch). */
+#include "conv.h"
 #include "fuse.h"
 #include "op.h"
 #include <stdarg.h>
@@ -187,8 +188,13 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
 
 /* ---------- kernels ---------- */
 int64_t plan_call_flops(const Program *p, const Kernel *k) {
-  if (k->kind != KERNEL_call || value_at(p->g, k->call)->op != OP_matmul) return 0;
+  if (k->kind != KERNEL_call) return 0;
   const Value *x = value_at(p->g, k->call);
+  if (conv_is(x->op)) {
+    const ConvShape c = conv_shape(p->g, x);
+    return dim_at(conv_flops(&c), p->batch_max);
+  }
+  if (x->op != OP_matmul) return 0;
   Type left = value_at(p->g, x->in[0])->type;
   bool ta = x->attr[op_attr(OP_matmul, "ta")].as.i != 0;
   int64_t inner = dim_at(left.dim[left.rank - (ta ? 2 : 1)], p->batch_max);

@@ -101,7 +101,7 @@ const char *emitted_text(const Emitted *e) {
 static void assemble(Emitted *e) {
   Text t = {0};
   text_add(&t,
-           "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/gemm.h\"\n"
+           "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
            "#include \"kernels/cpu/index.h\"\n#include \"kernels/cpu/math.h\"\n"
            "#include \"kernels/cpu/random.h\"\n\n");
   emit_functions(&e->emit, &t);
