@@ -106,11 +106,6 @@ void pipeline_check(Job *job) {
   die_context("grad");
   pass_grad(job);
   if (diag_errors()) return;
-  for (uint32_t i = 0; i < job->optimizers.len; i++) {
-    Optimizer *o = &job->optimizers.at[i];
-    o->update = pass_dce(pass_fold(o->update, job));
-  }
-  plan_check(job);
 }
 
 static const Pass *find_pass(const char *name) {

@@ -45,7 +45,13 @@ static void take_graph(Job *job, Graph *g) {
   for (size_t i = 0; i < sizeof places / sizeof *places; i++)
     if (!strcmp(g->name, places[i].name)) *places[i].at = g;
   if (optimizer) {
-    Optimizer o = {.name = g->name + 10, .update = g};
+    Optimizer o = {.name = g->name + 10, .whole = true, .update = g};
+    for (Val v = 1; v < g->values.len; v++) {
+      const Value *x = value_at(g, v);
+      if (x->op != OP_input) continue;
+      if (x->attr[0].as.i == 0) o.tensor = x->type;
+      if (x->type.rank && x->type.dim[0].per_batch) o.whole = false;
+    }
     vec_push(job->arena, &job->optimizers, o);
     return;
   }

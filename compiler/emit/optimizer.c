@@ -11,9 +11,9 @@ typedef struct KernelArg {
 
 typedef struct OptimizerKernel {
   const char *name;
-  int states;               /* pointers passed; those beyond the optimizer's own are NULL */
-  const KernelArg args[4];  /* in the order of the C parameters, after lr and weight_decay */
-  const char *must_be_zero; /* compile-time formal that the kernel does not cover */
+  int states;                  /* pointers passed; those beyond the optimizer's own are NULL */
+  const KernelArg args[4];     /* in the order of the C parameters, after lr and weight_decay */
+  const char *must_be_zero[2]; /* compile-time formals that the kernel does not cover */
 } OptimizerKernel;
 
 static const OptimizerKernel kernels[] = {
@@ -22,8 +22,11 @@ static const OptimizerKernel kernels[] = {
      {{"beta1", "s->settings->adam_beta1", 0.9},
       {"beta2", "s->settings->adam_beta2", 0.999},
       {"eps", "s->settings->adam_epsilon", 1e-8}},
-     "amsgrad"},
-    {"sgd", 1, {{"momentum", NULL, 0}, {"dampening", NULL, 0}, {"nesterov", NULL, 0}}, NULL},
+     {"amsgrad", "maximize"}},
+    {"sgd",
+     1,
+     {{"momentum", NULL, 0}, {"dampening", NULL, 0}, {"nesterov", NULL, 0}},
+     {"maximize"}},
 };
 
 static bool constant(const Optimizer *o, const char *name, double *value) {
@@ -36,12 +39,14 @@ static bool constant(const Optimizer *o, const char *name, double *value) {
 }
 
 static const OptimizerKernel *find_kernel(const Optimizer *o) {
-  for (size_t i = 0; o->kernel && i < sizeof kernels / sizeof *kernels; i++) {
+  for (size_t i = 0; o->kernel && !o->whole && i < sizeof kernels / sizeof *kernels; i++) {
     const OptimizerKernel *k = &kernels[i];
     double v = 0;
     if (strcmp(k->name, o->kernel) || o->states.len > (uint32_t)k->states) continue;
-    if (k->must_be_zero && constant(o, k->must_be_zero, &v) && v != 0) continue;
-    return k;
+    bool covered = true;
+    for (int m = 0; m < 2 && k->must_be_zero[m]; m++)
+      covered = covered && !(constant(o, k->must_be_zero[m], &v) && v != 0);
+    if (covered) return k;
   }
   return NULL;
 }
@@ -87,9 +92,15 @@ const char *optimizer_function(Emit *e, int32_t number) {
 void optimizer_write(Emit *e, int32_t number, Text *out) {
   const Optimizer *o = &e->plan->job->optimizers.at[number];
   const OptimizerKernel *k = find_kernel(o);
-  text_add(
-      out,
-      "/* One update of one parameter, or of a part of it that begins at a multiple of 8. */\n");
+  if (o->whole) {
+    text_add(out, "/* One update of one parameter of ");
+    write_shape(out, o->tensor);
+    text_add(out, ". */\n");
+  } else {
+    text_add(
+        out,
+        "/* One update of one parameter, or of a part of it that begins at a multiple of 8. */\n");
+  }
   if (!k) {
     program_write(e, &e->plan->optimizers.at[number], ROLE_optimizer, number, out);
     return;

@@ -242,7 +242,10 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
     value = at->index < 0 ? "s->p" : arena_printf(a, "s->state[%d]", at->index);
     break;
   case HOME_block:
-    value = arena_printf(a, "(%s *)(%sblock + %lld)", ctype, on_step(s) ? "step->" : "",
+    value = arena_printf(a, "(%s *)(%sblock + %lld)", ctype,
+                         on_step(s)                  ? "step->"
+                         : s->role == ROLE_optimizer ? "s->"
+                                                     : "",
                          (long long)at->offset);
     break;
   default:

@@ -42,7 +42,16 @@ static void write_tensor(Emit *e, int32_t i, Text *out) {
   text_addf(out, ",\n     .elements = %lld, .role = DDP_ROLE_%s, .offset = %lld, .group = %d, ",
             (long long)n.fixed, leaf_role(home), (long long)program_segment(e->plan, i)->offset,
             home->trained && !home->buffer ? home->group : -1);
-  text_addf(out, ".tied_to = %d},\n", l->tied_to);
+  text_addf(out, ".tied_to = %d", l->tied_to);
+  if (home->trained && !home->buffer && e->plan->job->optimizers.len) {
+    const Optimizer *o = &e->plan->job->optimizers.at[home->optimizer];
+    text_addf(out, ",\n     .optimizer = %d", home->optimizer);
+    for (uint32_t k = 0; k < o->states.len; k++)
+      text_addf(out, "%s%lld%s", k ? ", " : ", .state = {",
+                (long long)program_segment(e->plan, i)->state[k],
+                k + 1 == o->states.len ? "}" : "");
+  }
+  text_add(out, "},\n");
 }
 
 static void write_tensors(Emit *e, Text *out) {
@@ -341,6 +350,9 @@ void tables_write_late(Emit *e, Text *out) {
       if (k) text_add(out, ", ");
       write_double(out, o->state_init.at[k]);
     }
+    for (uint32_t k = 0; o->whole && k < o->states.len; k++)
+      text_addf(out, "%s%lld", k ? ", " : "},\n     .state_elements = {",
+                (long long)type_elements_at(o->state_type.at[k], 1));
     if (o->states.len) text_add(out, "}, ");
     text_addf(out, ".step = %s},\n", optimizer_function(e, (int32_t)i));
   }
@@ -389,17 +401,27 @@ void tables_write_job(Emit *e, Text *out) {
   write_string_or_null(out, job->eval_split);
   text_addf(out,
             ",\n    .train_batch = %lld,\n    .eval_batch = %lld,\n    .train_block = %lld,\n    "
-            ".eval_block = %lld,\n",
+            ".eval_block = %lld,\n    .step_block = %lld,\n",
             (long long)job->train_batch, (long long)job->eval_batch,
             (long long)larger(plan->train.block_bytes, plan->counts.block_bytes),
-            (long long)plan->eval.block_bytes);
+            (long long)plan->eval.block_bytes, (long long)plan_step_block(plan));
   text_addf(out, "    .n_counts = %d,\n    .count_per_sample = %s,\n    .n_sums = %d,\n",
             job->train_counts, job->train_counts ? "count_per_sample" : "NULL", job->eval_sums);
   text_addf(out, "    .metrics = metrics,\n    .n_metrics = %u,\n", job->metrics.len + 1);
   text_addf(
       out,
       "    .forward_backward = forward_backward,\n    .window_counts = %s,\n    .evaluate = %s,\n"
-      "    .metric_values = %s,\n    .schedule = schedule,\n};\n",
+      "    .metric_values = %s,\n    .schedule = schedule,\n",
       counts ? "window_counts" : "NULL", eval ? "evaluate" : "NULL",
       eval ? "metric_values" : "NULL");
+  if (job->measured) {
+    text_addf(out, "    .measured = \"%s\",\n    .measured_numbers = (const double[]){",
+              job->measured);
+    for (uint32_t i = 0; i < job->measured_numbers.len; i++) {
+      if (i) text_add(out, ", ");
+      write_double(out, job->measured_numbers.at[i]);
+    }
+    text_add(out, "},\n");
+  }
+  text_add(out, "};\n");
 }

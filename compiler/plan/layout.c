@@ -32,36 +32,53 @@ static void add_arena(Plan *plan, ArenaRole role, int32_t state, DType t, int64_
     vec_push(plan->job->arena, &plan->arenas, (PlanArena){role, state, t, elements});
 }
 
+/* An optimizer's states, one arena for each number, in the order of the parameters: where all have a
+   state of the tensor's shape, its place is that of the tensor. */
+static void place_states(Plan *plan) {
+  Job *job = plan->job;
+  int64_t size[4] = {0};
+  for (uint32_t i = 0; i < plan->ready.len && job->optimizers.len; i++) {
+    Segment *s = &plan->segments.at[i];
+    const Optimizer *o = &job->optimizers.at[job->leaves.at[s->leaf].optimizer];
+    for (uint32_t k = 0; k < o->states.len; k++) {
+      int64_t n = o->whole ? type_elements_at(o->state_type.at[k], 1) : s->elements;
+      s->state[k] = size[k];
+      size[k] = plan_align(size[k] + n, PLAN_ALIGN_ELEMENTS);
+    }
+  }
+  for (int k = 0; k < 4; k++) add_arena(plan, ARENA_state, k, DT_f32, size[k]);
+}
+
 static void place_leaves(Plan *plan) {
   Job *job = plan->job;
   int64_t trained = 0, frozen = 0, buffers = 0;
   for (uint32_t i = 0; i < plan->ready.len; i++) {
     int64_t n = elements_of(&job->leaves.at[plan->ready.at[i]]);
-    vec_push(job->arena, &plan->segments, (Segment){plan->ready.at[i], trained, n});
+    vec_push(job->arena, &plan->segments,
+             (Segment){.leaf = plan->ready.at[i], .offset = trained, .elements = n});
     trained = plan_align(trained + n, PLAN_ALIGN_ELEMENTS);
   }
   for (uint32_t l = 0; l < job->leaves.len; l++) {
     const Leaf *leaf = &job->leaves.at[l];
     if (leaf->buffer || leaf->trained || leaf->tied_to >= 0) continue;
-    vec_push(job->arena, &plan->segments, (Segment){(int32_t)l, frozen, elements_of(leaf)});
+    vec_push(job->arena, &plan->segments,
+             (Segment){.leaf = (int32_t)l, .offset = frozen, .elements = elements_of(leaf)});
     frozen = plan_align(frozen + elements_of(leaf), PLAN_ALIGN_ELEMENTS);
   }
   for (uint32_t l = 0; l < job->leaves.len; l++) { /* bytes: dtypes differ */
     const Leaf *leaf = &job->leaves.at[l];
     if (!leaf->buffer || leaf->tied_to >= 0) continue;
-    vec_push(job->arena, &plan->segments, (Segment){(int32_t)l, buffers, elements_of(leaf)});
+    vec_push(job->arena, &plan->segments,
+             (Segment){.leaf = (int32_t)l, .offset = buffers, .elements = elements_of(leaf)});
     buffers = plan_align(buffers + elements_of(leaf) * dtype_bytes(leaf->type.dtype), PLAN_ALIGN);
   }
   plan->segment_of = ARENA_ARRAY(job->arena, int32_t, job->leaves.len + 1);
   for (uint32_t l = 0; l < job->leaves.len; l++) plan->segment_of[l] = -1;
   for (uint32_t i = 0; i < plan->segments.len; i++)
     plan->segment_of[plan->segments.at[i].leaf] = (int32_t)i;
-  uint32_t states = 0;
-  for (uint32_t o = 0; o < job->optimizers.len; o++)
-    if (job->optimizers.at[o].states.len > states) states = job->optimizers.at[o].states.len;
   add_arena(plan, ARENA_param, 0, DT_f32, trained);
   add_arena(plan, ARENA_grad, 0, DT_f32, trained);
-  for (uint32_t s = 0; s < states; s++) add_arena(plan, ARENA_state, (int32_t)s, DT_f32, trained);
+  place_states(plan);
   add_arena(plan, ARENA_frozen, 0, DT_f32, frozen);
   add_arena(plan, ARENA_buffer, 0, DT_u8, buffers);
 }

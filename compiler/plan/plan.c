@@ -1,10 +1,8 @@
 /* The plan of a job. In: a job after all passes. Out: its programs, memory layout, buckets, names.
  */
 #include "plan.h"
-#include "diag.h"
 #include "die.h"
 #include "fuse.h"
-#include "op.h"
 
 static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch,
                          KernelNames *names) {
@@ -16,24 +14,11 @@ static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch,
   plan_name_kernels(p, plan->job->arena, names);
 }
 
-/* An optimizer that can run as one loop over a range of the arena. */
-static bool is_elementwise(const Graph *g) {
-  for (Val v = 1; v < g->values.len; v++) {
-    OpKind op = value_at(g, v)->op;
-    if (!op_has(op, OPF_source) && !op_has(op, OPF_elementwise)) return false;
-  }
-  return true;
-}
-
-void plan_check(const Job *job) {
-  for (uint32_t i = 0; i < job->optimizers.len; i++) {
-    const Optimizer *o = &job->optimizers.at[i];
-    if (is_elementwise(o->update)) continue;
-    diag_report(DIAG_E0716, o->at,
-                "`%s` reads more than one element of a tensor at a time: such optimizers are not "
-                "supported yet",
-                o->name);
-  }
+int64_t plan_step_block(const Plan *plan) {
+  int64_t most = 0;
+  for (uint32_t i = 0; i < plan->optimizers.len; i++)
+    if (plan->optimizers.at[i].block_bytes > most) most = plan->optimizers.at[i].block_bytes;
+  return most;
 }
 
 Plan *plan_make(Job *job) {
@@ -45,13 +30,15 @@ Plan *plan_make(Job *job) {
   make_program(plan, &plan->counts, job->counts, job->train_batch, &names);
   make_program(plan, &plan->finish, job->finish, 1, &names);
   make_program(plan, &plan->schedule, job->schedule, 1, &names);
+  int64_t largest = 1; /* elements of a tensor: B of an optimizer's graph */
+  for (uint32_t i = 0; i < job->leaves.len; i++) {
+    int64_t n = type_elements_at(job->leaves.at[i].type, 1);
+    if (job->leaves.at[i].trained && n > largest) largest = n;
+  }
   for (uint32_t i = 0; i < job->optimizers.len; i++) {
     vec_push(job->arena, &plan->optimizers, (Program){0});
-    Program *p = &plan->optimizers.at[i];
-    if (is_elementwise(job->optimizers.at[i].update))
-      make_program(plan, p, job->optimizers.at[i].update, 1, &names);
+    make_program(plan, &plan->optimizers.at[i], job->optimizers.at[i].update, largest, &names);
   }
-  plan_check(job);
   plan_layout(plan);
   plan->hash = plan_hash(plan);
   return plan;

@@ -79,6 +79,7 @@ typedef struct PlanArena {
 typedef struct Segment { /* one leaf's place in its arenas */
   int32_t leaf;
   int64_t offset, elements; /* in elements; offsets are multiples of 16 elements (64 bytes) */
+  int64_t state[4];         /* trained: where its optimizer's states lie, each in its arena */
 } Segment;
 
 typedef struct Bucket {
@@ -100,8 +101,7 @@ typedef struct Plan {
 } Plan;
 
 Plan *plan_make(Job *job);
-/* Reports what no plan can be made for. */
-void plan_check(const Job *job);
+int64_t plan_step_block(const Plan *plan); /* workspace of the optimizer steps, in bytes */
 /* PyTorch's rule: a parameter is added, then the bucket closes if it has reached the limit; limits
    first, then cap. Pure: sizes in bytes in ready order -> number of buckets, ends[] exclusive. */
 int plan_buckets(const int64_t *bytes, int n, int64_t first_cap, int64_t cap, int32_t *ends);

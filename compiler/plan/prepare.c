@@ -153,9 +153,13 @@ static void own_values(Graph *g, Arena *a) {
 }
 
 /* ---------- buffers ---------- */
-static bool is_buffer(const Graph *g, Val v, int32_t leaf) {
-  const Value *x = value_at(g, v);
-  return x->op == OP_buffer && x->attr[op_attr(OP_buffer, "leaf")].as.i == leaf;
+/* An optimizer over a flat tensor: one loop, which reads an element before it writes it. */
+static bool is_flat(const Graph *g) {
+  for (Val v = 1; v < g->values.len; v++) {
+    const Value *x = value_at(g, v);
+    if (x->op == OP_input && x->type.rank == 1 && x->type.dim[0].per_batch) return true;
+  }
+  return false;
 }
 
 /* Everything that `to` is computed from, itself included. */
@@ -168,16 +172,18 @@ static void mark_ancestors(const Graph *g, Val to, bool *ancestor) {
 
 /* May the new value `to` be stored over the old one where it is computed? Not if anything else is
    computed from the old value (it may run later), nor if `to` reads it at other places. */
-static bool may_update_in_place(const Graph *g, Arena *a, int32_t leaf, Val to) {
+static bool may_update_in_place(const Graph *g, Arena *a, const Output *o) {
+  Val to = o->value;
   uint32_t n = g->values.len;
   bool *ancestor = ARENA_ARRAY(a, bool, n), *reads_old = ARENA_ARRAY(a, bool, n);
   mark_ancestors(g, to, ancestor);
   for (Val v = 1; v < n; v++) {
     const Value *x = value_at(g, v);
-    reads_old[v] = is_buffer(g, v, leaf);
+    bool old = fuse_overwrites(g, o, v);
+    reads_old[v] = old;
     for (int i = 0; i < x->inputs; i++)
       reads_old[v] = reads_old[v] || (x->in[i] != to && reads_old[x->in[i]]);
-    if (!reads_old[v] || is_buffer(g, v, leaf)) continue;
+    if (!reads_old[v] || old) continue;
     if (!ancestor[v] || !op_has(x->op, OPF_elementwise)) return false;
   }
   return true;
@@ -185,9 +191,11 @@ static bool may_update_in_place(const Graph *g, Arena *a, int32_t leaf, Val to) 
 
 static void protect_buffers(Prepared *p, Arena *a) {
   Graph *g = p->g;
+  bool flat = is_flat(g);
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output *o = &g->outputs.at[i];
-    if (o->kind != OUT_buffer || may_update_in_place(g, a, o->index, o->value)) continue;
+    bool overwrites = o->kind == OUT_buffer || (o->kind == OUT_state && !flat);
+    if (!overwrites || may_update_in_place(g, a, o)) continue;
     vec_push(a, &p->force, o->value);
     o->value = identity(g, o->value);
   }

@@ -136,10 +136,16 @@ const char *plan_arena_name(const Plan *plan, const PlanArena *x, Arena *a) {
   static const char *const role[] = {"parameters",  "gradients", "optimizer state",
                                      "bf16 copies", "frozen",    "buffers"};
   const Job *job = plan->job;
-  bool named = job->optimizers.len == 1 && x->role == ARENA_state;
-  if (named) return job->optimizers.at[0].states.at[x->state];
-  return x->role == ARENA_state ? arena_printf(a, "optimizer state %d", (int)x->state + 1)
-                                : role[x->role];
+  if (x->role != ARENA_state) return role[x->role];
+  const char *name = NULL; /* the one that all optimizers have for it */
+  bool same = true;
+  for (uint32_t i = 0; i < job->optimizers.len; i++) {
+    const Optimizer *o = &job->optimizers.at[i];
+    if ((uint32_t)x->state >= o->states.len) continue;
+    same = same && (!name || !strcmp(name, o->states.at[x->state]));
+    name = o->states.at[x->state];
+  }
+  return name && same ? name : arena_printf(a, "optimizer state %d", (int)x->state + 1);
 }
 
 /* Where the samples of a micro-batch are gathered: per field that is read, rounded up to 64 bytes. */
@@ -155,8 +161,10 @@ int64_t plan_sample_bytes(const Plan *plan) {
 }
 
 int64_t plan_rank_bytes(const Plan *plan) {
-  int64_t train = plan->train.block_bytes, eval = plan->eval.block_bytes;
-  int64_t sum = (train > eval ? train : eval) + plan_sample_bytes(plan);
+  int64_t most = plan_step_block(plan); /* one after the other in the same memory */
+  if (plan->train.block_bytes > most) most = plan->train.block_bytes;
+  if (plan->eval.block_bytes > most) most = plan->eval.block_bytes;
+  int64_t sum = most + plan_sample_bytes(plan);
   for (uint32_t i = 0; i < plan->arenas.len; i++)
     sum += plan->arenas.at[i].elements * dtype_bytes(plan->arenas.at[i].dtype);
   return sum;
@@ -179,6 +187,8 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
                                     i ? "evaluation" : "training", (long long)p[i]->batch_max);
     row(&t, name, "", "", grouped(a, p[i]->block_bytes), amount(a, p[i]->block_bytes));
   }
+  int64_t step = plan_step_block(plan);
+  if (step) row(&t, "workspace of an optimizer step", "", "", grouped(a, step), amount(a, step));
   int64_t gathered = plan_sample_bytes(plan), total = plan_rank_bytes(plan);
   row(&t, "samples of one batch", "", "", grouped(a, gathered), amount(a, gathered));
   row(&t, "all of one rank, beside the data", "", "", grouped(a, total), amount(a, total));

@@ -95,8 +95,10 @@ typedef struct OptimizerChoice { /* values of `optim` and `optim_args` */
   const SettingValue *args; /* map or none */
   Span at, args_at;
 } OptimizerChoice;
-/* Index into Job.optimizers; equal choices share one. -1 after a report. */
-int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice);
+/* The one for tensors of this type: an index into Job.optimizers; -1 after a report. Equal choices share
+   one, or one for each shape; *first: the first one of the choice. */
+int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice, const Type *tensor,
+                       int32_t *first);
 /* Its first formal's type fits the parameter; E0618. */
 bool optimizer_takes(Analysis *a, const OptimizerChoice *choice, const Leaf *leaf);
 /* definition.c: what a key names, in the file, behind an alias, or in the library file; DATUM_error

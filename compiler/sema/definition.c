@@ -5,18 +5,20 @@
 #include "diag.h"
 
 static const struct {
-  const char *key, *name;
-} later_names[] = {
-#define LATER(key, name) {#key, #name},
-#include "later.def"
-#undef LATER
+  const char *key, *name, *why;
+} refused_names[] = {
+#define REFUSED(key, name, why) {#key, #name, why},
+#include "refused.def"
+#undef REFUSED
 };
 
-static bool is_later(const char *key, const char *name) {
-  for (size_t i = 0; i < sizeof(later_names) / sizeof(*later_names); i++) {
-    if (!strcmp(later_names[i].key, key) && !strcmp(later_names[i].name, name)) return true;
+/* Why nobody carries out this word of Hugging Face; NULL: it is none of those. */
+static const char *refused(const char *key, const char *name) {
+  for (size_t i = 0; i < sizeof(refused_names) / sizeof(*refused_names); i++) {
+    if (!strcmp(refused_names[i].key, key) && !strcmp(refused_names[i].name, name))
+      return refused_names[i].why;
   }
-  return false;
+  return NULL;
 }
 
 static void offer_names(TextNearest *near, File *file, bool optimizers) {
@@ -52,8 +54,9 @@ Datum definition_find(Analysis *a, Eval *e, const char *key, const char *library
                 optimizers ? "an optimizer" : "a schedule", datum_describe(e, d));
     return datum_error();
   }
-  if (is_later(key, name)) {
-    diag_report(DIAG_E0716, at, "`%s = %s` is not supported yet", key, name);
+  const char *why = refused(key, name);
+  if (why) {
+    diag_report(DIAG_E0705, at, "`%s = %s` is refused: %s", key, name, why);
     return datum_error();
   }
   TextNearest near = {.wanted = name};

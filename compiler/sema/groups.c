@@ -167,13 +167,14 @@ static OptimizerChoice leaf_choice(const GroupKeys *k, const OptimizerChoice *us
 
 static Group leaf_group(Analysis *a, const LeafEntry *entry, const OptimizerChoice *usual) {
   const GroupKeys *k = keys_of(a, (int32_t)(entry - a->leaves->leaves.at));
+  Leaf *leaf = &a->job->leaves.at[entry->number];
   bool exempt = is_exempt(entry->leaf.name) || entry->leaf.norm_owner;
   OptimizerChoice c = leaf_choice(k, usual);
   Group g = {.learning_rate = k->learning_rate,
              .weight_decay = !isnan(k->weight_decay) ? k->weight_decay
                              : exempt                ? 0
-                                                     : NAN,
-             .optimizer = optimizer_make(a, &c)};
+                                                     : NAN};
+  leaf->optimizer = optimizer_make(a, &c, &leaf->type, &g.optimizer);
   g.name = k->name ? k->name : exempt ? "no_decay" : "decay";
   return g;
 }

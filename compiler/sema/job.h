@@ -14,6 +14,7 @@ typedef struct Leaf {
   bool norm_owner;   /* owned by a LayerNorm (weight-decay rule of the Trainer) */
   int32_t tied_to;   /* index of the leaf it is an alias of; -1 */
   int32_t group;     /* index into Job.groups; -1 for buffers */
+  int32_t optimizer; /* index into Job.optimizers, if it is trained */
   const char *model; /* name of the model block */
   Span at;
 } Leaf;
@@ -32,19 +33,24 @@ typedef struct InitStep {
 typedef struct Group {
   const char *name; /* "decay", "no_decay", or from `group PATHS { }` */
   double learning_rate, weight_decay;
-  int32_t optimizer; /* index into Job.optimizers */
+  int32_t optimizer; /* index into Job.optimizers: the first one of its definition */
 } Group;
 
-/* One optimizer definition with the arguments it was given. Its update is a graph over one flat
-   tensor of B elements (the symbolic size stands for elements here):
+/* One optimizer definition with the arguments it was given. Where it goes element by element, its
+   update is a graph over one flat tensor of B elements (the symbolic size stands for elements here)
+   and serves tensors of every shape; else there is one Optimizer for each shape of tensor, with that
+   shape in its graph.
      input 0 = p, input 1 = g, input 2.. = states; host "lr", "weight_decay", "step", "train.KEY";
      outputs OUT_state -1 = new p, OUT_state i = new state i. */
 typedef struct Optimizer {
   const char *name;   /* "adamw" */
   const char *kernel; /* @kernel or NULL */
+  bool whole;         /* for tensors of the type `tensor` only */
+  Type tensor;
   Graph *update;
   VEC(const char *) states; /* "exp_avg", ... */
   VEC(double) state_init;   /* fill value of each */
+  VEC(Type) state_type;
   /* Compile-time arguments a hand-written kernel asks for by name: momentum, nesterov ... */
   VEC(struct {
     const char *name;
@@ -170,6 +176,9 @@ typedef struct Job {
   VEC(NativeHeader) natives; /* in order of reading */
   Graph *train,
       *eval; /* forward graphs: OUT_value 0 = loss; OUT_buffer; eval: OUT_value 1+i = metric i */
+  /* A schedule that the runtime carries out, with its numbers; NULL: `schedule` says all. */
+  const char *measured;
+  VEC(double) measured_numbers;
   Graph *schedule; /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
   int64_t train_batch, eval_batch; /* maxima of B */
   const char *eval_split;          /* "validation", or NULL */

@@ -1,16 +1,26 @@
-/* Optimizers of a job. In: the values of `optim` and `optim_args`. Out: Job.optimizers with the update
-   as a graph over a flat tensor of B elements (job.h). An optimizer that looks at more than one element
-   at a time is refused: its loop is one per tensor, which is not there yet. */
+/* Optimizers of a job. In: the values of `optim` and `optim_args`, the shapes of the tensors. Out:
+   Job.optimizers (job.h). An update that goes element by element becomes one graph over a flat tensor
+   of B elements, which serves every shape; one that looks at a tensor as a whole (a norm, a product, a
+   state of another shape, its number of rows) becomes a graph for each shape. */
 #include "analysis.h"
 #include "diag.h"
 #include "die.h"
 #include "op.h"
 
+typedef struct OptimizerShape {
+  Type tensor;
+  int32_t number; /* in Job.optimizers; -1: reported */
+} OptimizerShape;
+
 typedef struct OptimizerKey {
   const Decl *decl;
   const SettingValue *args;
-  int32_t number;
+  Optimizer *line; /* over a flat tensor, once a tensor's own update went element by element */
+  int32_t flat;    /* its number; -1: nobody uses it */
+  VEC(OptimizerShape) shapes;
 } OptimizerKey;
+
+enum { OPTIMIZER_STATES = 4 }; /* as ddp/job.h has room for */
 
 typedef struct Update { /* one instance over one shape */
   Graph *graph;
@@ -105,7 +115,7 @@ static Val as_f32(Graph *g, Val v, Span at) {
   return ir_must(g, OP_cast, &v, 1, &attr, at, 0);
 }
 
-static bool set_outputs(Analysis *a, Update *u, Type t, Span at, Optimizer *o) {
+static bool set_outputs(Analysis *a, Update *u, Span at, Optimizer *o) {
   const Decl *decl = u->instance->decl;
   Graph *g = u->graph;
   Binding *p = env_find(u->instance->env, decl->formals.at[0].name);
@@ -122,12 +132,13 @@ static bool set_outputs(Analysis *a, Update *u, Type t, Span at, Optimizer *o) {
     const LeafEntry *entry = &u->states->leaves.at[i];
     Val state = i < u->build->leaf_value.len ? u->build->leaf_value.at[i] : NO_VAL;
     if (state == NO_VAL) { /* never read nor written: a buffer, which becomes an input below */
-      state = update_input(g, (int32_t)i, &t, at);
+      state = update_input(g, (int32_t)i, &entry->leaf.type, at);
       value_at(g, state)->op = OP_buffer;
     }
     graph_output(g, OUT_state, (int32_t)i, as_f32(g, state, at));
     vec_push(a->arena, &o->states, entry->member);
     vec_push(a->arena, &o->state_init, entry->fill.a);
+    vec_push(a->arena, &o->state_type, entry->leaf.type);
   }
   return true;
 }
@@ -156,27 +167,72 @@ static int declared_rank(const Decl *decl, bool *open) {
   return rank;
 }
 
-static bool build(Analysis *a, Datum optimizer, const DefinitionArgs *args, const char *name,
-                  Span at, Optimizer *o) {
+/* The update of a tensor of type t; *flat: it goes element by element. */
+static bool build(Analysis *a, Datum optimizer, const DefinitionArgs *args, Type t, Span at,
+                  Optimizer *o, bool *flat) {
   const Decl *decl = optimizer.as.closure->decl;
-  Type matrix = {.dtype = DT_f32, .rank = 2, .dim = {dim_of(4), dim_of(6)}};
-  Type flat = {.dtype = DT_f32, .rank = 1, .dim = {{1, 0}}};
-  Update probe = {0}, u = {0};
-  if (!run_update(a, optimizer, args, matrix, at, &probe)) return false;
-  bool open = false;
-  int rank = declared_rank(decl, &open);
-  if (!is_flat(&probe, matrix) || (rank != 1 && !open)) {
-    diag_report(DIAG_E0716, at,
-                "`optim = %s` is not supported yet: it looks at a tensor as a whole", name);
+  Update u = {0};
+  if (!run_update(a, optimizer, args, t, at, &u)) return false;
+  *flat = is_flat(&u, t);
+  *o = (Optimizer){.name = decl->name.text,
+                   .kernel = decl->kernel,
+                   .update = u.graph,
+                   .tensor = t,
+                   .at = decl->name.span};
+  if (!set_outputs(a, &u, at, o)) return false;
+  if (o->states.len > OPTIMIZER_STATES) {
+    diag_report(DIAG_E0716, decl->name.span,
+                "an optimizer with %u states is not supported yet; %d are", o->states.len,
+                OPTIMIZER_STATES);
     return false;
   }
-  if (!run_update(a, optimizer, args, flat, at, &u)) return false;
-  *o = (Optimizer){
-      .name = decl->name.text, .kernel = decl->kernel, .update = u.graph, .at = decl->name.span};
-  if (!set_outputs(a, &u, flat, at, o)) return false;
   set_constants(a, &u, o);
   rename_sources(u.graph);
   return true;
+}
+
+/* The same computation, shapes apart: what the flat one does to an element is what this one does. */
+static bool same_update(const Graph *a, const Graph *b) {
+  if (a->values.len != b->values.len) return false;
+  for (Val v = 1; v < a->values.len; v++) {
+    const Value *x = value_at(a, v), *y = value_at(b, v);
+    double p = 0, q = 0;
+    if (x->op != y->op || x->type.dtype != y->type.dtype || x->inputs != y->inputs) return false;
+    if (memcmp(x->in, y->in, sizeof *x->in * x->inputs) != 0) return false;
+    if (ir_is_const(a, v, &p) && (!ir_is_const(b, v, &q) || memcmp(&p, &q, sizeof p) != 0))
+      return false;
+    bool by_number = x->op == OP_input || x->op == OP_host;
+    if (by_number && x->attr[0].as.i != y->attr[0].as.i) return false;
+  }
+  return true;
+}
+
+/* The optimizer for tensors of type t, made or found. */
+static int32_t make_for(Analysis *a, Datum optimizer, const DefinitionArgs *args, OptimizerKey *key,
+                        Type t, Span at) {
+  Job *job = a->job;
+  Optimizer own;
+  bool open = false, flat = false, ignored = false;
+  int rank = declared_rank(key->decl, &open);
+  if (!build(a, optimizer, args, t, at, &own, &flat)) return -1;
+  if (flat && (rank == 1 || (rank == 0 && open))) {
+    Type line = {.dtype = DT_f32, .rank = 1, .dim = {{1, 0}}};
+    if (!key->line) {
+      key->line = ARENA_NEW(a->arena, Optimizer);
+      if (!build(a, optimizer, args, line, at, key->line, &ignored)) return -1;
+    }
+    if (same_update(own.update, key->line->update)) {
+      if (key->flat < 0) {
+        vec_push(a->arena, &job->optimizers, *key->line);
+        key->flat = (int32_t)job->optimizers.len - 1;
+      }
+      return key->flat;
+    }
+  }
+  own.whole = true;
+  own.kernel = NULL;
+  vec_push(a->arena, &job->optimizers, own);
+  return (int32_t)job->optimizers.len - 1;
 }
 
 bool optimizer_takes(Analysis *a, const OptimizerChoice *choice, const Leaf *leaf) {
@@ -196,25 +252,38 @@ bool optimizer_takes(Analysis *a, const OptimizerChoice *choice, const Leaf *lea
   return false;
 }
 
-int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice) {
+static OptimizerKey *key_of(Analysis *a, const Decl *decl, const SettingValue *args) {
+  for (uint32_t i = 0; i < a->optimizer_keys.len; i++) {
+    OptimizerKey *k = a->optimizer_keys.at[i];
+    if (k->decl == decl && setting_equal(k->args, args)) return k;
+  }
+  OptimizerKey *key = ARENA_NEW(a->arena, OptimizerKey);
+  *key = (OptimizerKey){.decl = decl, .args = args, .flat = -1};
+  vec_push(a->arena, &a->optimizer_keys, key);
+  return key;
+}
+
+int32_t optimizer_make(Analysis *a, const OptimizerChoice *choice, const Type *tensor,
+                       int32_t *first) {
   Eval e = analysis_eval(a);
+  *first = -1;
   Datum optimizer = definition_find(a, &e, "optim", "std/optim.ddp", choice->expr, choice->name,
                                     choice->file, choice->at);
   if (optimizer.kind != DATUM_optimizer) return -1;
-  const Decl *decl = optimizer.as.closure->decl;
-  SettingValue none = {.kind = VALUE_none};
-  const SettingValue *map = choice->args ? choice->args : &none;
-  for (uint32_t i = 0; i < a->optimizer_keys.len; i++) {
-    const OptimizerKey *k = a->optimizer_keys.at[i];
-    if (k->decl == decl && setting_equal(k->args, map)) return k->number;
+  static const SettingValue none = {.kind = VALUE_none};
+  OptimizerKey *key = key_of(a, optimizer.as.closure->decl, choice->args ? choice->args : &none);
+  OptimizerShape *shape = NULL;
+  for (uint32_t i = 0; i < key->shapes.len && !shape; i++)
+    if (type_equal(key->shapes.at[i].tensor, *tensor)) shape = &key->shapes.at[i];
+  if (!shape) {
+    DefinitionArgs args = {0};
+    OptimizerShape made = {.tensor = *tensor, .number = -1};
+    bool failed = key->shapes.len && key->shapes.at[0].number < 0; /* it would say so again */
+    if (!failed && definition_args(a, optimizer, key->args, choice->args_at, &args))
+      made.number = make_for(a, optimizer, &args, key, *tensor, choice->at);
+    vec_push(a->arena, &key->shapes, made);
+    shape = &key->shapes.at[key->shapes.len - 1];
   }
-  OptimizerKey *key = ARENA_NEW(a->arena, OptimizerKey);
-  *key = (OptimizerKey){.decl = decl, .args = map, .number = -1};
-  vec_push(a->arena, &a->optimizer_keys, key);
-  DefinitionArgs args = {0};
-  Optimizer o;
-  if (!definition_args(a, optimizer, map, choice->args_at, &args)) return -1;
-  if (!build(a, optimizer, &args, choice->name, choice->at, &o)) return -1;
-  vec_push(a->arena, &a->job->optimizers, o);
-  return key->number = (int32_t)a->job->optimizers.len - 1;
+  *first = key->shapes.at[0].number;
+  return shape->number;
 }

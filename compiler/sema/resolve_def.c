@@ -88,10 +88,11 @@ static void resolve_formals(Resolver *r, Names *names, FormalList formals) {
 }
 
 /* Kernels of functions and layers, by the names that the library gives them. The body is the meaning, and
-   what is compiled today. */
+   what is compiled today; that of a schedule gives numbers to the runtime (schedule.c). */
 static void check_kernel(const char *kernel, Span at) {
-  static const char *const known[] = {"attention", "cross_entropy", "layer_norm", "rms_norm",
-                                      "rotary",    "softmax",       "batch_norm"};
+  static const char *const known[] = {"attention",  "cross_entropy", "layer_norm",
+                                      "rms_norm",   "rotary",        "softmax",
+                                      "batch_norm", "plateau",       "greedy"};
   if (!kernel) return;
   TextNearest near = {.wanted = kernel};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

@@ -1,5 +1,6 @@
 /* The learning-rate schedule. In: lr_scheduler_type and its arguments. Out: Job.schedule, a graph of
-   double scalars over host "step", "warmup", "total", "base_lr" whose value 0 is the factor. */
+   double scalars over host "step", "warmup", "total", "base_lr" whose value 0 is the factor. A definition
+   with `@kernel` looks at measured values: the runtime carries it out with the numbers that it gives. */
 #include "analysis.h"
 #include "diag.h"
 #include "die.h"
@@ -18,6 +19,22 @@ static Val as_f64(Graph *g, Val v, Span at) {
   if (value_at(g, v)->type.dtype == DT_f64) return v;
   Attr attr = {.as.i = DT_f64};
   return ir_must(g, OP_cast, &v, 1, &attr, at, 0);
+}
+
+/* The numbers of a measured schedule, in the order in which its definition gives them. */
+static bool take_numbers(Analysis *a, Eval *e, const Decl *decl, Datum d, Span at) {
+  for (uint32_t i = 0; d.kind == DATUM_tuple && i < d.as.list.len; i++) {
+    double number = 0;
+    if (!datum_number(d.as.list.at[i], &number)) break;
+    vec_push(a->arena, &a->job->measured_numbers, number);
+  }
+  if (d.kind == DATUM_tuple && a->job->measured_numbers.len == d.as.list.len) {
+    a->job->measured = decl->kernel;
+    return true;
+  }
+  diag_report(DIAG_E0501, at, "`%s` gives numbers to the runtime, not %s", decl->name.text,
+              datum_describe(e, d));
+  return false;
 }
 
 void schedule_make(Analysis *a) {
@@ -39,7 +56,8 @@ void schedule_make(Analysis *a) {
     return;
   }
   static const char *const names[] = {"step", "warmup", "total", "base_lr"};
-  for (int i = 0; i < 4; i++) {
+  const Decl *decl = f.as.closure->decl;
+  for (int i = 0; i < 4 && !decl->kernel; i++) {
     bool given = !closure_accepts(f, names[i]);
     for (uint32_t k = 0; k < args.args.len; k++) given |= !strcmp(args.args.at[k].name, names[i]);
     if (!given) vec_push(a->arena, &args.args, host_arg(a, g, names[i], i < 3, at));
@@ -50,7 +68,10 @@ void schedule_make(Analysis *a) {
   if (d.kind == DATUM_error) return;
   Val v = NO_VAL;
   double number = 0;
-  if (datum_number(d, &number))
+  if (decl->kernel) {
+    if (!take_numbers(a, &ev, decl, d, at)) return;
+    v = ir_const(g, 1, DT_f64, at, 0);
+  } else if (datum_number(d, &number))
     v = ir_const(g, number, DT_f64, at, 0);
   else if (d.kind == DATUM_host)
     v = host_node(&ev, d, at);

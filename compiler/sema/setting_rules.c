@@ -92,6 +92,18 @@ static void adaptive_schedule(Settings *s) {
   }
 }
 
+/* Who reads metric_for_best_model. */
+static void metric_is_read(Settings *s) {
+  bool adaptive = is_word(s, "lr_scheduler_type", "reduce_lr_on_plateau") ||
+                  is_word(s, "lr_scheduler_type", "greedy");
+  if (!written(s, "metric_for_best_model") || adaptive || on(s, "load_best_model_at_end") ||
+      is_word(s, "save_strategy", "best"))
+    return;
+  diag_report(DIAG_W0717, at(s, "metric_for_best_model"),
+              "`metric_for_best_model` changes nothing: neither the schedule nor "
+              "`load_best_model_at_end` looks at a metric");
+}
+
 /* Keys of which the Trainer's documentation says that one breaks the other. */
 static void checkpointing(Settings *s) {
   static const struct {
@@ -141,6 +153,7 @@ void settings_rules(Settings *s) {
   whole_steps(s, "save_steps");
   best_model(s);
   adaptive_schedule(s);
+  metric_is_read(s);
   if (written(s, "dataloader_prefetch_factor") &&
       settings_slot(s, "dataloader_prefetch_factor")->expr->kind != EXPR_none &&
       !(number(s, "dataloader_num_workers") > 0) &&

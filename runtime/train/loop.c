@@ -56,6 +56,7 @@ static DdpError *do_evaluate(Loop *l) {
   if (l->evaluated_at == r->update) return NULL;
   l->evaluated_at = r->update;
   DDP_TRY(run_evaluate(r, l->metrics, &seconds, &samples, &steps));
+  if (r->measured && r->update > 0) ddp_measured_step(r->measured, l->metrics[r->measured_metric]);
   return report_eval(r->report, r, l->metrics, l->epoch, seconds, samples, steps);
 }
 

@@ -182,6 +182,7 @@ static DdpError *run_start(DdpRun *r) {
     double cap = r->set->ddp_bucket_cap_mb == DDP_NONE_INT ? 0 : (double)r->set->ddp_bucket_cap_mb;
     DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, cap));
   }
+  DDP_TRY(run_measured_open(r));
   if (r->rank == 0) banner(r);
   DdpError *error = r->rank == 0 ? report_open(&r->report, r) : NULL;
   DDP_TRY(run_agree(r, error, "opening the log"));
@@ -192,6 +193,7 @@ static DdpError *run_start(DdpRun *r) {
 static void run_end(DdpRun *r, const DdpError *error) {
   report_close(r->report);
   if (r->reducer) ddp_reducer_close(r->reducer);
+  ddp_measured_close(r->measured);
   ddp_sampler_close(&r->sampler);
   ddp_dataset_free(r->data);
   if (r->group && error && error->klass != DDP_STOPPED)

@@ -64,8 +64,8 @@ static Needs needs_of(const DdpJob *job) {
     double bytes = (double)a->elements * (double)dtype_bytes[a->dtype];
     *(a->role == DDP_ROLE_state ? &n.state : &n.model) += bytes;
   }
-  n.batch =
-      (double)(eval && job->eval_block > job->train_block ? job->eval_block : job->train_block);
+  int64_t block = job->train_block > job->step_block ? job->train_block : job->step_block;
+  n.batch = (double)(eval && job->eval_block > block ? job->eval_block : block);
   for (int32_t i = 0; i < job->n_fields; i++) {
     const DdpField *f = &job->fields[i];
     if (f->used) n.batch += (double)samples * (double)f->elements * (double)dtype_bytes[f->dtype];

@@ -8,6 +8,7 @@
 #include "device.h"
 #include "group.h"
 #include "launch.h"
+#include "measured.h"
 #include "reducer.h"
 #include "sampler.h"
 #include "timing.h"
@@ -52,6 +53,9 @@ typedef struct DdpRun {
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;
+  DdpMeasured
+      *measured; /* rates of the groups, then of last_lr; NULL: the schedule needs no metric */
+  int32_t measured_metric;
   double last_lr, last_norm;
   bool want_norm; /* somebody will read last_norm, or gradients are clipped */
   DdpReport *report;
@@ -93,6 +97,8 @@ int64_t run_bad_row(DdpRun *r);
 /* Combines loss, stop flag and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
    step. */
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
+/* A schedule of measured values: the job's numbers, the metric that it looks at. */
+DdpError *run_measured_open(DdpRun *r);
 /* The schedule's factor on the base rates, after `update` finished updates. */
 double run_rate_factor(const DdpRun *r, int64_t update);
 

@@ -109,7 +109,7 @@ DdpError *run_memory_open(DdpRun *r) {
   const DdpJob *job = r->job;
   void *p = NULL;
   for (int32_t i = 0; i < job->n_arenas; i++) DDP_TRY(arena_open(r, &job->arenas[i]));
-  r->block_bytes = job->train_block;
+  r->block_bytes = job->train_block > job->step_block ? job->train_block : job->step_block;
   if (job->evaluate && job->eval_block > r->block_bytes) r->block_bytes = job->eval_block;
   DDP_TRY(r->device->alloc(DDP_MEMORY_block, (size_t)r->block_bytes, &p));
   r->block = p;
@@ -215,10 +215,11 @@ DdpError *run_init_weights(DdpRun *r) {
   for (int32_t i = 0; i < r->job->n_init; i++) DDP_TRY(init_step(r, &g, &r->job->init[i]));
   for (int32_t k = 0; k < r->job->n_ready; k++) {
     const DdpTensor *t = &r->job->tensors[r->job->ready[k]];
-    const DdpOptimizer *o = &r->job->optimizers[r->job->groups[t->group].optimizer];
+    const DdpOptimizer *o = &r->job->optimizers[t->optimizer];
     for (int32_t s = 0; s < o->states; s++) {
-      float *state = r->state[s] ? r->state[s] + t->offset : NULL;
-      for (int64_t e = 0; state && e < t->elements; e++) state[e] = (float)o->state_init[s];
+      float *state = r->state[s] ? r->state[s] + t->state[s] : NULL;
+      int64_t n = o->state_elements[s] ? o->state_elements[s] : t->elements;
+      for (int64_t e = 0; state && e < n; e++) state[e] = (float)o->state_init[s];
     }
   }
   return NULL;

@@ -5,12 +5,53 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 double run_rate_factor(const DdpRun *r, int64_t update) {
   if (!r->job->schedule) return 1;
   return r->job->schedule((double)update, (double)r->counts.warmup, (double)r->counts.total,
                           r->set->learning_rate);
+}
+
+/* What metric_for_best_model names, with or without `eval_`; unset: the loss. */
+static DdpError *find_metric(DdpRun *r) {
+  const char *name = r->set->metric_for_best_model;
+  char all[400] = "";
+  if (!name) return NULL; /* metric 0 */
+  if (!strncmp(name, "eval_", 5)) name += 5;
+  for (int32_t i = 0; i < r->job->n_metrics; i++) {
+    size_t used = strlen(all);
+    if (!strcmp(r->job->metrics[i], name)) {
+      r->measured_metric = i;
+      return NULL;
+    }
+    snprintf(all + used, sizeof all - used, " %s", r->job->metrics[i]);
+  }
+  r->quiet = r->rank != 0;
+  return ddp_error(DDP_USAGE, "metric_for_best_model = %s: the job has only:%s", name, all);
+}
+
+DdpError *run_measured_open(DdpRun *r) {
+  const DdpJob *job = r->job;
+  if (!job->measured) return NULL;
+  if (!strcmp(r->set->eval_strategy, "no")) {
+    r->quiet = r->rank != 0;
+    return ddp_error(DDP_USAGE,
+                     "eval_strategy = no: the schedule of this job looks at a metric of the "
+                     "evaluations");
+  }
+  DDP_TRY(find_metric(r));
+  double *rates = malloc((size_t)(job->n_groups + 1) * sizeof *rates);
+  if (!rates) return ddp_error(DDP_MEMORY, "out of memory");
+  for (int32_t i = 0; i <= job->n_groups; i++) {
+    bool own = i < job->n_groups && !isnan(job->groups[i].learning_rate);
+    rates[i] = own ? job->groups[i].learning_rate : r->set->learning_rate;
+  }
+  DdpError *error = ddp_measured_open(&r->measured, job->measured, job->measured_numbers, rates,
+                                      job->n_groups + 1);
+  free(rates);
+  return error;
 }
 
 static const float *grad_of(const DdpRun *r, int32_t tensor) {
@@ -106,16 +147,19 @@ static void step_all(DdpRun *r, double factor) {
   for (int32_t k = 0; k < job->n_ready; k++) {
     const DdpTensor *t = &job->tensors[job->ready[k]];
     const DdpParamGroup *g = &job->groups[t->group];
-    const DdpOptimizer *o = &job->optimizers[g->optimizer];
-    double rate = isnan(g->learning_rate) ? r->set->learning_rate : g->learning_rate;
+    const DdpOptimizer *o = &job->optimizers[t->optimizer];
+    double rate = r->measured               ? ddp_measured_rate(r->measured, t->group)
+                  : isnan(g->learning_rate) ? r->set->learning_rate
+                                            : g->learning_rate;
     DdpSegment s = {.p = r->params + t->offset,
                     .g = r->grads + t->offset,
                     .n = t->elements,
+                    .block = r->block,
                     .lr = rate * factor,
                     .weight_decay = isnan(g->weight_decay) ? r->set->weight_decay : g->weight_decay,
                     .step = r->update + 1,
                     .settings = r->set};
-    for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->offset;
+    for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->state[i];
     o->step(&s);
   }
 }
@@ -128,7 +172,8 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   out->stop = signal_of(r->agreement[AT_STOP]);
   out->finite = isfinite(out->loss) && isfinite(norm);
   double factor = run_rate_factor(r, r->update);
-  r->last_lr = factor * r->set->learning_rate;
+  r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)
+                           : factor * r->set->learning_rate;
   if (r->want_norm) r->last_norm = (double)norm;
   if (!out->finite && r->set->on_nan[0] == 's') { /* stop */
     return not_finite(r, local_loss, out->loss, (double)norm);

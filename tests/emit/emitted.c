@@ -54,7 +54,8 @@ static Plan *make_plan(Arena *a, Graph *g) {
     while (leaf && job->leaves.len <= n) {
       l.name = arena_printf(a, "w%u", job->leaves.len);
       vec_push(a, &job->leaves, l);
-      vec_push(a, &plan->segments, ((Segment){(int32_t)job->leaves.len - 1, offset, 0}));
+      vec_push(a, &plan->segments,
+               ((Segment){.leaf = (int32_t)job->leaves.len - 1, .offset = offset}));
       offset += 1 << 12;
     }
     while (!leaf && job->dataset.fields.len <= n) {
@@ -69,7 +70,7 @@ static Plan *make_plan(Arena *a, Graph *g) {
     l.type = value_at(g, o->value)->type;
     *o = (Output){OUT_buffer, (int32_t)job->leaves.len, o->value};
     vec_push(a, &job->leaves, l);
-    vec_push(a, &plan->segments, ((Segment){o->index, offset, 0}));
+    vec_push(a, &plan->segments, ((Segment){.leaf = o->index, .offset = offset}));
     offset += 1 << 12;
   }
   return plan;

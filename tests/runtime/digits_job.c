@@ -22,7 +22,7 @@ enum {
 #define PARAM(name_, off, g, ...)                                                                  \
   {                                                                                                \
     .name = name_, .dtype = DDP_f32, .role = DDP_ROLE_param, .offset = off, .group = g,            \
-    .tied_to = -1, __VA_ARGS__                                                                     \
+    .tied_to = -1, .state = {off}, __VA_ARGS__                                                     \
   }
 static const DdpTensor tensors[] = {
     PARAM("fc1.weight", FC1_W, 0, .rank = 2, .shape = {HIDDEN, IN}, .elements = HIDDEN * IN),

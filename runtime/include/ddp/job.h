@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 4, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 5, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -38,9 +38,11 @@ typedef struct DdpTensor {
   int64_t shape[DDP_MAX_RANK];
   int64_t elements;
   DdpRole role; /* param (then also in grad and state arenas at the same offset), frozen, buffer */
-  int64_t offset;  /* elements from the start of its arena; buffers: BYTES from the start */
-  int32_t group;   /* -1 for buffers and frozen */
-  int32_t tied_to; /* index of the tensor it is an alias of (not saved), or -1 */
+  int64_t offset;    /* elements from the start of its arena; buffers: BYTES from the start */
+  int32_t group;     /* -1 for buffers and frozen */
+  int32_t tied_to;   /* index of the tensor it is an alias of (not saved), or -1 */
+  int32_t optimizer; /* trained: in the job's optimizers */
+  int64_t state[4];  /* trained: offsets of its states in their arenas */
 } DdpTensor;
 
 typedef enum DdpInitKind {
@@ -74,7 +76,7 @@ typedef struct DdpLoad {
 typedef struct DdpParamGroup {
   const char *name;
   double learning_rate, weight_decay; /* NaN: the setting */
-  int32_t optimizer;
+  int32_t optimizer;                  /* the first one of its kind; the tensor names its own */
 } DdpParamGroup;
 
 /* ---------- optimizer ---------- */
@@ -84,6 +86,7 @@ typedef struct DdpSegment {             /* one tensor (or a part of it) of one u
   const float *g; /* averaged and clipped */
   float *state[4];
   int64_t n;
+  char *block; /* workspace, as large as the job's step_block */
   double lr, weight_decay;
   int64_t step; /* from 1 */
   const DdpSettings *settings;
@@ -93,6 +96,7 @@ typedef struct DdpOptimizer {
   int32_t states;
   const char *state_name[4];
   double state_init[4];
+  int64_t state_elements[4]; /* 0: as many as the tensor has */
   void (*step)(const DdpSegment *s);
 } DdpOptimizer;
 
@@ -204,11 +208,11 @@ typedef struct DdpJob {
   int32_t n_settings;
 
   int64_t train_batch, eval_batch;
-  int64_t train_block, eval_block; /* bytes of the activation block */
-  int32_t n_counts;                /* denominators of the loss */
-  const double *count_per_sample;  /* [n_counts]: constant per sample, or NaN: ask window_counts */
-  int32_t n_sums;                  /* accumulators of the evaluation */
-  const char *const *metrics;      /* names; [0] is "loss" */
+  int64_t train_block, eval_block, step_block; /* bytes of the block of activations and workspace */
+  int32_t n_counts;                            /* denominators of the loss */
+  const double *count_per_sample; /* [n_counts]: constant per sample, or NaN: ask window_counts */
+  int32_t n_sums;                 /* accumulators of the evaluation */
+  const char *const *metrics;     /* names; [0] is "loss" */
   int32_t n_metrics;
 
   void (*forward_backward)(DdpStep *step);
@@ -217,6 +221,8 @@ typedef struct DdpJob {
   void (*evaluate)(DdpStep *step);       /* adds to step->sums; NULL without eval */
   void (*metric_values)(const double *sums, double *out);
   double (*schedule)(double step, double warmup, double total, double base_lr);
+  const char *measured; /* a schedule that looks at metrics ("plateau", "greedy"), or NULL */
+  const double *measured_numbers; /* in the order of its definition in stdlib/schedule.ddp */
 } DdpJob;
 
 /* Folder of the backend plugins (libddp_gloo.so), compiled into the job by -DDDP_PLUGIN_PATH="..."; the
