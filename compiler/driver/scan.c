@@ -32,12 +32,15 @@ static DdpField field_of(Arena *a, const Field *f) {
 }
 
 static DdpSource source_of(Arena *a, const DataSource *s) {
-  DdpSource to = {.kind = (DdpSourceKind)s->kind,
+  DdpSource to = {.kind = (DdpSourceKind)s->kind, /* both from source.def */
                   .paths = texts(a, s->paths.at, s->paths.len),
                   .fields = texts(a, s->fields.at, s->fields.len),
                   .header = s->header,
                   .skip = s->skip,
                   .missing = s->missing,
+                  .width = s->width,
+                  .stride = s->stride,
+                  .count = s->count,
                   .seed = s->seed,
                   .start_kind = (DdpBound)s->start_kind,
                   .stop_kind = (DdpBound)s->stop_kind,
@@ -48,7 +51,6 @@ static DdpSource source_of(Arena *a, const DataSource *s) {
   for (uint32_t i = 0; i < s->children.len; i++) to.children[i] = s->children.at[i];
   return to;
 }
-_Static_assert((int)SOURCE_concat == (int)DDP_SOURCE_concat, "the kinds of sources are the same");
 
 static DdpJob *job_of(Arena *a, const Job *job) {
   const Dataset *d = &job->dataset;

@@ -183,10 +183,13 @@ static void write_groups(Emit *e, Text *out) {
 
 /* ---------- data ---------- */
 
+enum { PER_LINE = 16 }; /* characters of a text */
+
 static void write_categories(const Field *f, uint32_t number, Text *out) {
   if (!f->categories.len) return;
   text_addf(out, "static const char *const categories_%u[] = {", number);
   for (uint32_t i = 0; i < f->categories.len; i++) {
+    if (f->categories.len > PER_LINE && i % PER_LINE == 0) text_add(out, "\n    ");
     write_string(out, f->categories.at[i], "");
     text_add(out, ", ");
   }
@@ -226,7 +229,11 @@ static void write_name_list(Text *out, const char *what, uint32_t number, const 
 }
 
 static void write_source(const DataSource *s, uint32_t number, Text *out) {
-  static const char *const kinds[] = {"csv", "idx", "shuffle", "slice", "concat"};
+  static const char *const kinds[] = {
+#define SOURCE(name) #name,
+#include "source.def"
+#undef SOURCE
+  };
   static const char *const bounds[] = {"none", "count", "percent"};
   text_addf(out, "    {.kind = DDP_SOURCE_%s", kinds[s->kind]);
   if (s->paths.len) text_addf(out, ", .paths = source_paths_%u", number);
@@ -237,7 +244,11 @@ static void write_source(const DataSource *s, uint32_t number, Text *out) {
     text_add(out, ", .missing = ");
     write_string(out, s->missing, "");
   }
-  if (s->kind == SOURCE_shuffle) text_addf(out, ", .seed = %lluu", (unsigned long long)s->seed);
+  if (s->width) text_addf(out, ", .width = %lld", (long long)s->width);
+  if (s->stride) text_addf(out, ", .stride = %lld", (long long)s->stride);
+  if (s->count) text_addf(out, ", .count = %lld", (long long)s->count);
+  if (s->kind == SOURCE_shuffle || s->kind == SOURCE_synthetic)
+    text_addf(out, ", .seed = %lluu", (unsigned long long)s->seed);
   if (s->kind == SOURCE_slice) {
     text_addf(out, ",\n     .start_kind = DDP_BOUND_%s, .start = ", bounds[s->start_kind]);
     write_double(out, s->start);

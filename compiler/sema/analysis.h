@@ -62,7 +62,10 @@ void data_finish(Analysis *a); /* unused fields, needed splits */
 int32_t data_let(Analysis *a, const Dataset *d, const char *name);
 void data_use(void *self, const Graph *g, Val v); /* hooks of the evaluator */
 int64_t data_classes(void *self, const Graph *g, Val v);
-/* transform.c: a field that is a text or differs in length, as a value of a transform. */
+/* Values that a field can have, as declared or by the characters of its text; 0: not known. */
+int64_t data_field_classes(Analysis *a, const Field *f);
+/* transform.c: a field that is no tensor here: a text, one of differing length, any field outside of
+   graphs. */
 Datum transform_field(Field *f);
 Field *transform_field_of(Datum d); /* NULL: another value */
 /* source.c: a source expression -> index into Dataset.sources; -1 after a report. */

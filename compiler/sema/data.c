@@ -4,7 +4,7 @@
    `transform NAME` belongs to a split: the training graph stands for `train`, the other one for
    `validation`. Further datasets are checked in the same way; no program is made of them yet. Their
    fields are numbered behind those of the datasets before. */
-#include "analysis.h"
+#include "data_source.h"
 #include "diag.h"
 #include "die.h"
 #include "op.h"
@@ -58,7 +58,6 @@ static bool category_type(Analysis *a, Eval *e, Env *env, const TypeExpr *t, Fie
   Datum d = arg ? eval_expr(e, arg->value, env) : datum_error();
   if (arg && d.kind == DATUM_error) return false;
   if (arg && d.kind == DATUM_int && d.as.i > 0) {
-    not_yet(t, "categories without their names");
     category_of(f, d.as.i);
     return true;
   }
@@ -85,27 +84,32 @@ static bool category_type(Analysis *a, Eval *e, Env *env, const TypeExpr *t, Fie
 static const struct {
   const char *name;
   DType wide;
+  int bytes;
   double low, high; /* of its values */
-} narrow[] = {{"uint16", DT_i32, 0, 65536},
-              {"int8", DT_i32, -128, 128},
-              {"int16", DT_i32, -32768, 32768},
-              {"uint32", DT_i64, 0, 4294967296.0},
-              {"uint64", DT_i64, 0, 18446744073709551616.0}};
+} narrow[] = {{"uint16", DT_i32, 2, 0, 65536},
+              {"int8", DT_i32, 1, -128, 128},
+              {"int16", DT_i32, 2, -32768, 32768},
+              {"uint32", DT_i64, 4, 0, 4294967296.0},
+              {"uint64", DT_i64, 8, 0, 18446744073709551616.0}};
 enum { NARROW = sizeof(narrow) / sizeof(*narrow) };
 
 static bool stored_dtype(const TypeExpr *t, const char *name, Field *f) {
   DType *out = &f->type.dtype;
-  if (!name || !strcmp(name, "float")) return *out = DT_f32, true;
+  f->stored = 8;
+  if (!name || !strcmp(name, "float")) return *out = DT_f32, f->stored = 4, true;
   if (!strcmp(name, "int")) return *out = DT_i64, true;
   f->text = !strcmp(name, "text");
   if (f->text) *out = DT_u8;
   bool known = f->text || dtype_parse(name, out);
+  if (known) f->stored = f->text ? 0 : (int)dtype_bytes(*out);
   for (int i = 0; i < NARROW && !known; i++) {
     if (strcmp(name, narrow[i].name) != 0) continue;
     known = true;
     *out = narrow[i].wide;
     f->low = narrow[i].low;
     f->high = narrow[i].high;
+    f->stored = narrow[i].bytes;
+    f->negative = narrow[i].low < 0;
   }
   if (!known || *out == DT_bool) {
     diag_report(DIAG_E0501, t->span, "`%s` is no type of a field", name);
@@ -113,7 +117,7 @@ static bool stored_dtype(const TypeExpr *t, const char *name, Field *f) {
     return false;
   }
   bool read = *out == DT_u8 || *out == DT_i32 || *out == DT_i64 || *out == DT_f32;
-  if (!read || f->text || f->high != 0) not_yet(t, name);
+  if (!read || f->text || !strcmp(name, "uint64")) not_yet(t, name);
   return true;
 }
 
@@ -166,7 +170,7 @@ static bool range_end(Eval *e, Env *env, const Expr *x, double *out) {
 static bool field_range(Eval *e, Env *env, const Expr *range, Field *f) {
   double most = f->high; /* of a narrow type; 0: not one */
   double least = f->low;
-  if (most != 0) f->low = f->high = 0;
+  if (most != 0 && !range) f->has_range = most < 1e19; /* of the type, where int64 holds it */
   if (!range) return true;
   if (f->text) {
     diag_report(DIAG_E0501, range->span, "`%s` is a text and has no range", f->name);
@@ -227,7 +231,8 @@ static bool make_field(DataState *s, Eval *e, Env *env, const DataItem *item) {
     ok = false;
   }
   if (ok && !category) ok = field_range(e, env, item->range, &f);
-  bool counted = ok && f.has_range && f.low == 0 && dtype_category(f.type.dtype) == 'i';
+  bool declared = category || item->range;
+  bool counted = ok && declared && f.low == 0 && dtype_category(f.type.dtype) == 'i';
   if (counted) f.classes = (int64_t)f.high;
   if (!ok) f.type = type_scalar(DT_COUNT); /* reading it is an error that was reported */
   vec_push(a->arena, &d->fields, f);
@@ -372,9 +377,18 @@ static Datum raw_field(Eval *e, const Field *f, Span at) {
   return datum_error();
 }
 
+static Field *find_field(const Dataset *d, const char *name) {
+  for (uint32_t i = 0; i < d->fields.len; i++) {
+    if (d->fields.at[i].name == name) return &d->fields.at[i];
+  }
+  return NULL;
+}
+
 static Datum data_member(void *self, Eval *e, const char *name, Span at) {
   DataState *s = self;
   if (!e->build) {
+    Field *f = find_field(s->d, name); /* its classes are known */
+    if (f && f->type.dtype != DT_COUNT) return transform_field(f);
     eval_report(e, DIAG_E0508, at, "`%s.%s` is known only when the program runs",
                 s->decl->name.text, name);
     return datum_error();
@@ -463,6 +477,7 @@ Datum data_declare(Analysis *a, Eval *e, File *file, const Decl *decl) {
     if (item->kind == DATA_let) make_let(s, &ev, env, item);
     if (item->kind == DATA_split) make_split(s, &ev, env, item);
   }
+  if (s->d->fields.len && !a->options->check_only) text_vocabulary(a, s->d, &s->d->fields.at[0]);
   for (uint32_t i = 0; i < decl->data.len; i++) {
     if (decl->data.at[i].kind == DATA_transform) check_transform(s, &ev, &decl->data.at[i]);
   }
@@ -483,7 +498,15 @@ static Field *field_of(Analysis *a, int64_t number) {
 int64_t data_classes(void *self, const Graph *g, Val v) {
   const Value *x = value_at(g, v);
   const Field *f = x->op == OP_input ? field_of(self, x->attr[0].as.i) : NULL;
-  return f ? f->classes : 0;
+  return f ? data_field_classes(self, f) : 0;
+}
+
+int64_t data_field_classes(Analysis *a, const Field *f) {
+  for (uint32_t i = 0; i < a->data.len && !f->classes; i++) {
+    Dataset *d = a->data.at[i]->d; /* `ddpc check` has not looked at the text yet */
+    if (d->fields.len && f == &d->fields.at[0]) text_vocabulary(a, d, &d->fields.at[0]);
+  }
+  return f->classes;
 }
 
 static void mark_used(Analysis *a, const Graph *g) {

@@ -64,23 +64,34 @@ typedef struct Field {
   const char *name, *column; /* column: name in the file's header, or NULL */
   Type type;                 /* of one sample, no batch dimension; dtype as stored (u8, i64, f32) */
   bool has_range;
-  double low, high; /* low <= value < high for integers; inclusive for floats */
-  VEC(const char *) categories;
-  int64_t classes;   /* of a category, or of integers from 0: how many; 0 */
-  bool text, ragged; /* a text; a length that differs by sample (its dimension is -1) */
+  double low, high;             /* low <= value < high for integers; inclusive for floats */
+  int stored;                   /* bytes of a number in a file; 0: a category or a text */
+  bool negative;                /* the stored type has negative numbers (int8, int16) */
+  VEC(const char *) categories; /* also the characters of a text */
+  int64_t classes;              /* of a category, or of integers from 0: how many; 0 */
+  bool text, ragged;            /* a text; a length that differs by sample (its dimension is -1) */
   bool used;
   Span at;
 } Field;
 
+typedef enum SourceKind {
+#define SOURCE(name) SOURCE_##name,
+#include "source.def"
+#undef SOURCE
+  SOURCE_COUNT
+} SourceKind;
+
 typedef struct DataSource { /* tree: split expressions over files */
-  enum { SOURCE_csv, SOURCE_idx, SOURCE_shuffle, SOURCE_slice, SOURCE_concat } kind;
-  VEC(const char *) paths;  /* csv: one; idx: one per field in `fields` */
-  VEC(const char *) fields; /* idx: field names */
-  bool header;
+  SourceKind kind;
+  VEC(const char *) paths;  /* idx, npy: one per field in `fields`; else in order */
+  VEC(const char *) fields; /* idx, npy: field names; cifar_bin: the labels of a record */
+  bool header;              /* csv: names of columns; token_bin: that of llm.c */
   int64_t skip;
-  const char *missing; /* or NULL */
-  bool stream;         /* one row of tokens, without samples */
-  uint64_t seed;       /* shuffle */
+  const char *missing;          /* or NULL */
+  int64_t width, stride, count; /* token_bin: bytes of a token; windows; synthetic: samples */
+  bool stream;                  /* one row of tokens, without samples */
+  bool windowed;                /* its samples are cut out of such a row */
+  uint64_t seed;                /* shuffle, synthetic */
   enum { BOUND_none, BOUND_count, BOUND_percent } start_kind, stop_kind; /* slice */
   double start, stop;
   VEC(int32_t) children; /* indices into Dataset.sources */

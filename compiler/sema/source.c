@@ -3,7 +3,7 @@
    and the fields it can fill are checked here. Files are looked for when a program or a plan is made,
    so that a missing one is found before anything runs, and never by `ddpc check`. Sources that nothing
    reads yet are refused by name when a program is made. */
-#include "analysis.h"
+#include "data_source.h"
 #include "diag.h"
 #include <errno.h>
 #include <glob.h>
@@ -13,14 +13,6 @@
 
 enum { MAX_CHILDREN = 8 /* DdpSource.children */, MAX_ARGS = 4 };
 
-typedef struct SourceBuild {
-  Analysis *a;
-  Dataset *d;
-  Eval *e;
-  Env *env;
-  int64_t grouped; /* samples that stand together in one: the first dimension of every field; 0 */
-} SourceBuild;
-
 typedef struct SourceArg {
   const char *name;
   enum { ARG_path, ARG_text, ARG_int, ARG_bool, ARG_source, ARG_word } kind;
@@ -29,14 +21,6 @@ typedef struct SourceArg {
   const char *words; /* word: "none|llmc" */
 } SourceArg;
 
-typedef struct Given { /* one argument as given */
-  const Arg *arg;      /* NULL: left out */
-  const char *text;    /* path, text, word */
-  int64_t n;
-  bool flag;
-  int32_t source;
-} Given;
-
 typedef struct SourceDef SourceDef;
 struct SourceDef {
   const char *name;
@@ -44,7 +28,7 @@ struct SourceDef {
   bool by_field; /* one file per field, by the field's name */
   SourceArg args[MAX_ARGS];
   /* Do the fields of the dataset fit? false after a report; NULL: any do. */
-  bool (*fits)(SourceBuild *b, const Given *given, const Expr *x);
+  SourceFits *fits;
   int32_t (*make)(SourceBuild *b, const Given *given, const Expr *x);
 };
 
@@ -116,12 +100,27 @@ static bool arg_word(const SourceArg *want, const Expr *x, const char **out) {
   return false;
 }
 
+/* A path, or a list of them. */
+static bool arg_paths(SourceBuild *b, const SourceArg *want, Given *g, Datum d) {
+  const Expr *x = g->arg->value;
+  bool list = d.kind == DATUM_list;
+  for (uint32_t i = 0; i < (list ? d.as.list.len : 1); i++) {
+    const char *path = NULL;
+    if (!need_text(b->e, list ? d.as.list.at[i] : d, x->span, want->name, &path)) return false;
+    vec_push(b->a->arena, &g->paths, path);
+  }
+  if (g->paths.len) return true;
+  diag_report(DIAG_E0503, x->span, "`%s` names no file", want->name);
+  return false;
+}
+
 static bool arg_value(SourceBuild *b, const SourceArg *want, Given *g) {
   const Expr *x = g->arg->value;
   if (want->kind == ARG_source) return g->source = build(b, x), g->source >= 0;
   if (want->kind == ARG_word) return arg_word(want, x, &g->text);
   Datum d = eval_expr(b->e, x, b->env);
   if (want->kind == ARG_bool) return need_bool(b->e, d, x->span, want->name, &g->flag);
+  if (want->kind == ARG_path) return arg_paths(b, want, g, d);
   if (want->kind != ARG_int) {
     if (d.kind == DATUM_none && !want->required) return true;
     return need_text(b->e, d, x->span, want->name, &g->text);
@@ -135,10 +134,10 @@ static bool arg_value(SourceBuild *b, const SourceArg *want, Given *g) {
 
 /* ---------- files ---------- */
 
-static const char *data_path(SourceBuild *b, const char *path) {
-  const SettingValue *root = settings_value(b->a->settings, "data_root");
-  const char *directory = root->kind == VALUE_text ? root->text : b->a->job->directory;
-  return path_join(b->a->arena, directory, path);
+const char *source_path(Analysis *a, const char *path) {
+  const SettingValue *root = settings_value(a->settings, "data_root");
+  const char *directory = root->kind == VALUE_text ? root->text : a->job->directory;
+  return path_join(a->arena, directory, path);
 }
 
 static void say_root(SourceBuild *b) {
@@ -154,7 +153,7 @@ static bool is_pattern(const char *path) {
 }
 
 static bool file_there(SourceBuild *b, const char *path, Span at) {
-  if (b->a->options->check_only || access(data_path(b, path), R_OK) == 0) return true;
+  if (b->a->options->check_only || access(source_path(b->a, path), R_OK) == 0) return true;
   diag_report(DIAG_E0307, at, "cannot read `%s`: %s", path, strerror(errno));
   say_root(b);
   return false;
@@ -164,157 +163,85 @@ static int by_bytes(const void *x, const void *y) {
   return strcmp(*(char *const *)x, *(char *const *)y);
 }
 
-/* Groups of sources, until one is left: a node holds only so many children. */
-static int32_t concat_of(SourceBuild *b, int32_t *at, size_t n, Span span) {
-  while (n > 1) {
-    size_t made = 0;
-    for (size_t i = 0; i < n; i += MAX_CHILDREN) {
-      DataSource s = {.kind = SOURCE_concat, .at = span};
-      for (size_t k = i; k < n && k < i + MAX_CHILDREN; k++)
-        vec_push(b->a->arena, &s.children, at[k]);
-      at[made++] = s.children.len > 1 ? add_source(b, s) : at[i];
-    }
-    n = made;
+/* The files that fit, in the order of their bytes. */
+static bool files_fitting(SourceBuild *b, const char *pattern, Span at, DataSource *s) {
+  const char *full = source_path(b->a, pattern);
+  size_t skip = strlen(full) - strlen(pattern);
+  glob_t found = {0};
+  if (glob(full, GLOB_NOSORT, NULL, &found) != 0 || !found.gl_pathc) {
+    diag_report(DIAG_E0307, at, "no file fits `%s`", pattern);
+    say_root(b);
+    globfree(&found);
+    return false;
   }
-  return at[0];
+  qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_bytes);
+  for (size_t i = 0; i < found.gl_pathc; i++)
+    vec_push(b->a->arena, &s->paths, arena_strdup(b->a->arena, found.gl_pathv[i] + skip));
+  globfree(&found);
+  return true;
+}
+
+/* The files of a source, one after another; `ddpc check` leaves patterns as they are. */
+static bool files_of(SourceBuild *b, const Given *g, DataSource *s) {
+  Span at = g->arg->value->span;
+  for (uint32_t i = 0; i < g->paths.len; i++) {
+    const char *path = g->paths.at[i];
+    bool pattern = is_pattern(path);
+    if (pattern && !b->a->options->check_only) {
+      if (!files_fitting(b, path, at, s)) return false;
+      continue;
+    }
+    if (!pattern && !file_there(b, path, at)) return false;
+    vec_push(b->a->arena, &s->paths, path);
+  }
+  return true;
 }
 
 /* ---------- sources that are read ---------- */
 
-static DataSource csv_of(SourceBuild *b, const Given *g, const Expr *x, const char *path) {
-  DataSource s = {
-      .kind = SOURCE_csv, .header = g[1].flag, .skip = g[2].n, .missing = g[3].text, .at = x->span};
-  vec_push(b->a->arena, &s.paths, path);
-  return s;
-}
-
-/* The files that fit, in the order of their bytes, one after another. */
-static int32_t csv_pattern(SourceBuild *b, const Given *g, const Expr *x) {
-  const char *full = data_path(b, g[0].text);
-  size_t skip = strlen(full) - strlen(g[0].text);
-  glob_t found = {0};
-  if (glob(full, GLOB_NOSORT, NULL, &found) != 0 || !found.gl_pathc) {
-    diag_report(DIAG_E0307, g[0].arg->value->span, "no file fits `%s`", g[0].text);
-    say_root(b);
-    globfree(&found);
-    return -1;
-  }
-  qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_bytes);
-  int32_t *made = ARENA_ARRAY(b->a->arena, int32_t, found.gl_pathc);
-  for (size_t i = 0; i < found.gl_pathc; i++) {
-    const char *path = arena_strdup(b->a->arena, found.gl_pathv[i] + skip);
-    made[i] = add_source(b, csv_of(b, g, x, path));
-  }
-  int32_t all = concat_of(b, made, found.gl_pathc, x->span);
-  globfree(&found);
-  return all;
+static int32_t add_files(SourceBuild *b, const Given *g, DataSource s) {
+  return files_of(b, g, &s) ? add_source(b, s) : -1;
 }
 
 static int32_t make_csv(SourceBuild *b, const Given *g, const Expr *x) {
-  if (is_pattern(g[0].text) && !b->a->options->check_only) return csv_pattern(b, g, x);
-  if (!is_pattern(g[0].text) && !file_there(b, g[0].text, g[0].arg->value->span)) return -1;
-  return add_source(b, csv_of(b, g, x, g[0].text));
+  return add_files(b, g,
+                   (DataSource){.kind = SOURCE_csv,
+                                .header = g[1].flag,
+                                .skip = g[2].n,
+                                .missing = g[3].text,
+                                .at = x->span});
 }
 
-static int32_t make_shuffle(SourceBuild *b, const Given *g, const Expr *x) {
-  DataSource s = {.kind = SOURCE_shuffle, .seed = (uint64_t)g[1].n, .at = x->span};
+static int32_t make_text(SourceBuild *b, const Given *g, const Expr *x) {
+  return add_files(b, g, (DataSource){.kind = SOURCE_text, .stream = true, .at = x->span});
+}
+
+static int32_t make_tokens(SourceBuild *b, const Given *g, const Expr *x) {
+  DataSource s = {.kind = SOURCE_token_bin, .stream = true, .at = x->span};
+  s.header = g[1].text && !strcmp(g[1].text, "llmc");
+  s.width = b->d->fields.len ? b->d->fields.at[0].stored : 0;
+  return add_files(b, g, s);
+}
+
+static int32_t make_windows(SourceBuild *b, const Given *g, const Expr *x) {
+  DataSource s = {.kind = SOURCE_windows, .windowed = true, .stride = g[1].n, .at = x->span};
+  const Type *t = b->d->fields.len ? &b->d->fields.at[0].type : NULL;
+  if (!g[1].arg && t && t->rank == 1) s.stride = t->dim[0].fixed;
   vec_push(b->a->arena, &s.children, g[0].source);
   return add_source(b, s);
 }
 
-/* ---------- fields that a source can fill ---------- */
-
-static bool wrong_field(const Field *f, const char *source, const char *has) {
-  diag_report(DIAG_E0803, f->at, "`%s` cannot fill the field `%s`: it has %s", source, f->name,
-              has);
-  return false;
-}
-
-static bool no_field(const Field *f, const Expr *x, const char *source, const char *has) {
-  diag_report(DIAG_E0802, x->span, "`%s` has no field `%s`", source, f->name);
-  diag_note(f->at, "declared here");
-  diag_help("%s", has);
-  return false;
-}
-
-/* [grouped, dims...] of uint8 */
-static bool is_bytes(const SourceBuild *b, const Field *f, const int64_t *dims, int rank) {
-  int front = b->grouped ? 1 : 0;
-  if (f->text || f->type.dtype != DT_u8 || f->type.rank != rank + front) return false;
-  if (front && f->type.dim[0].fixed != b->grouped) return false;
-  for (int i = 0; i < rank; i++) {
-    if (dims[i] && f->type.dim[i + front].fixed != dims[i]) return false;
+static int32_t make_shuffle(SourceBuild *b, const Given *g, const Expr *x) {
+  DataSource s = {.kind = SOURCE_shuffle, .seed = (uint64_t)g[1].n, .at = x->span};
+  const DataSource *of = &b->d->sources.at[g[0].source];
+  if (of->stream) {
+    diag_report(DIAG_E0501, x->span, "a row of tokens keeps its order");
+    diag_help("shuffle the samples: `shuffle(windows(...), seed = ...)`");
+    return -1;
   }
-  return true;
-}
-
-static bool is_label(const SourceBuild *b, const Field *f) {
-  return !f->text && f->type.rank == (b->grouped ? 1 : 0) && dtype_category(f->type.dtype) == 'i';
-}
-
-static bool fits_images(SourceBuild *b, const Expr *x, const char *source, int64_t size,
-                        const char *image) {
-  bool ok = true;
-  for (uint32_t i = 0; i < b->d->fields.len; i++) {
-    const Field *f = &b->d->fields.at[i];
-    if (f->type.dtype == DT_COUNT) continue;
-    if (!strcmp(f->name, "image"))
-      ok &= is_bytes(b, f, (int64_t[]){3, size, size}, 3) || wrong_field(f, source, image);
-    else if (!strcmp(f->name, "label"))
-      ok &= is_label(b, f) || wrong_field(f, source, "an integer, the label");
-    else
-      ok &= no_field(f, x, source, "it has `image` and `label`");
-  }
-  return ok;
-}
-
-static bool fits_cifar(SourceBuild *b, const Given *g, const Expr *x) {
-  (void)g;
-  return fits_images(b, x, "cifar_bin", 32, "uint8[3, 32, 32], the image");
-}
-
-static bool fits_folder(SourceBuild *b, const Given *g, const Expr *x) {
-  const char *has = g[1].arg ? arena_printf(b->a->arena, "uint8[3, %lld, %lld], the image",
-                                            (long long)g[1].n, (long long)g[1].n)
-                             : "uint8[3, H, W], the image";
-  return fits_images(b, x, "image_folder", g[1].n, has);
-}
-
-static bool fits_windows(SourceBuild *b, const Given *g, const Expr *x) {
-  if (!b->d->sources.at[g[0].source].stream) {
-    diag_report(DIAG_E0501, g[0].arg->value->span,
-                "`windows` cuts samples from a row of tokens, such as `token_bin(...)`");
-    return false;
-  }
-  for (uint32_t i = 0; i < b->d->fields.len; i++) {
-    const Field *f = &b->d->fields.at[i];
-    bool row = !f->text && f->type.rank == 1 && dtype_category(f->type.dtype) == 'i';
-    if (f->type.dtype == DT_COUNT) continue;
-    if (i) return no_field(f, x, "windows", "the windows are one field");
-    if (!row) return wrong_field(f, "windows", "a row of integers, such as `uint16[1025]`");
-  }
-  return true;
-}
-
-static bool fits_text(SourceBuild *b, const Given *g, const Expr *x) {
-  (void)g;
-  for (uint32_t i = 0; i < b->d->fields.len; i++) {
-    const Field *f = &b->d->fields.at[i];
-    if (i) return no_field(f, x, "text", "each line is one field");
-    if (!f->text && f->type.dtype != DT_COUNT) return wrong_field(f, "text", "lines of text");
-  }
-  return true;
-}
-
-static bool fits_numbers(SourceBuild *b, const Given *g, const Expr *x) {
-  (void)g;
-  (void)x;
-  for (uint32_t i = 0; i < b->d->fields.len; i++) {
-    const Field *f = &b->d->fields.at[i];
-    if (f->text) return wrong_field(f, "this source", "numbers of one shape");
-    if (f->ragged) return wrong_field(f, "this source", "one shape for all samples");
-  }
-  return true;
+  s.windowed = of->windowed;
+  vec_push(b->a->arena, &s.children, g[0].source);
+  return add_source(b, s);
 }
 
 /* ---------- the table ---------- */
@@ -339,10 +266,10 @@ static const SourceDef defs[] = {
     {"image_folder", .args = {PATH, {"size", .kind = ARG_int, .low = 1}}, .later = true,
      .fits = fits_folder},
     {"token_bin", .args = {PATH, {"header", .kind = ARG_word, .words = "none|llmc"}},
-     .later = true},
-    {"windows", .args = {SOURCE, {"stride", .kind = ARG_int, .low = 1}}, .later = true,
-     .fits = fits_windows},
-    {"text", .args = {PATH}, .later = true, .fits = fits_text},
+     .fits = fits_tokens, .make = make_tokens},
+    {"windows", .args = {SOURCE, {"stride", .kind = ARG_int, .low = 1}}, .fits = fits_windows,
+     .make = make_windows},
+    {"text", .args = {PATH}, .make = make_text},
     {"jsonl", .args = {PATH}, .later = true},
     {"synthetic", .args = {{"samples", ARG_int, true, 1, NULL}, {"seed", .kind = ARG_int}},
      .later = true, .fits = fits_numbers},
@@ -359,11 +286,19 @@ static const SourceDef *find_def(const char *name) {
   return NULL;
 }
 
+static void say_sources(void) {
+  Text t = {0};
+  for (int i = 0; i < DEFS; i++) {
+    if (!defs[i].later) text_addf(&t, "%s`%s`", t.len ? ", " : "", defs[i].name);
+  }
+  diag_help("these are: %s", t.at);
+  text_free(&t);
+}
+
 /* Stands where a source is that nothing reads yet: with it there is no program. */
 static int32_t make_later(SourceBuild *b, const SourceDef *def, const Given *g, const Expr *x) {
   DataSource s = {.kind = SOURCE_concat, .at = x->span};
-  s.stream = !strcmp(def->name, "token_bin") ||
-             (!strcmp(def->name, "grouped") && b->d->sources.at[g[0].source].stream);
+  s.stream = !strcmp(def->name, "grouped") && b->d->sources.at[g[0].source].stream;
   return add_source(b, s);
 }
 
@@ -429,6 +364,18 @@ static int32_t build_by_field(SourceBuild *b, const SourceDef *def, const Expr *
   return ok ? add_source(b, s) : -1;
 }
 
+/* Rows of tokens stand behind such rows, samples behind samples. */
+static bool same_kind(SourceBuild *b, DataSource *s, int32_t child, Span at) {
+  const DataSource *c = &b->d->sources.at[child];
+  if (s->children.len && s->stream != c->stream) {
+    diag_report(DIAG_E0501, at, "`concat` puts together samples, or rows of tokens, not both");
+    return false;
+  }
+  s->stream = c->stream;
+  s->windowed |= c->windowed;
+  return true;
+}
+
 static int32_t build_concat(SourceBuild *b, const Expr *x) {
   DataSource s = {.kind = SOURCE_concat, .at = x->span};
   const ArgList *args = &x->as.call.args;
@@ -442,7 +389,8 @@ static int32_t build_concat(SourceBuild *b, const Expr *x) {
     }
     int32_t child = build(b, list ? args->at[0].value->as.items.at[i] : args->at[i].value);
     ok &= child >= 0;
-    if (child >= 0) s.stream |= b->d->sources.at[child].stream;
+    ok = ok &&
+         same_kind(b, &s, child, list ? args->at[0].value->as.items.at[i]->span : args->at[i].span);
     vec_push(b->a->arena, &s.children, child);
   }
   if (!n || n > MAX_CHILDREN) {
@@ -498,6 +446,7 @@ static int32_t build_slice(SourceBuild *b, const Expr *x) {
                                         : BOUND_percent;
   s.stop_kind = stop == BOUND_none ? BOUND_none : stop == BOUND_count ? BOUND_count : BOUND_percent;
   s.stream = b->d->sources.at[child].stream;
+  s.windowed = b->d->sources.at[child].windowed;
   vec_push(b->a->arena, &s.children, child);
   return add_source(b, s);
 }
@@ -518,7 +467,7 @@ static int32_t build_call(SourceBuild *b, const Expr *x) {
   if (!def) return unknown_source(callee, name), -1;
   if (def->later) {
     diag_report(DIAG_E0716, callee->span, "the source `%s` is not supported yet", name);
-    diag_help("`csv` and `idx` are");
+    say_sources();
   }
   if (def->by_field) return build_by_field(b, def, x);
   if (!count_args(def)) return build_concat(b, x);

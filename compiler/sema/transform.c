@@ -10,7 +10,9 @@
 
 static const char *describe_field(void *self) {
   const Field *f = self;
-  return f->text ? "a text" : "a field whose length differs by sample";
+  return f->text     ? "a text"
+         : f->ragged ? "a field whose length differs by sample"
+                     : "a field, which has values only when the program runs";
 }
 
 static Datum field_member(void *self, Eval *e, const char *name, Span at) {
@@ -225,10 +227,15 @@ Datum builtin_roc_auc(Eval *e, const Builtin *b, const BuiltinCall *c) {
 Datum builtin_classes(Eval *e, const Builtin *b, const BuiltinCall *c) {
   Val v;
   (void)b;
-  if (!need_tensor(e, c->value[0], c->span[0], "the first argument", &v)) return datum_error();
-  int64_t n = e->program->hooks.classes
-                  ? e->program->hooks.classes(e->program->hooks.self, e->build->graph, v)
-                  : 0;
+  const JobHooks *hooks = &e->program->hooks;
+  const Field *f = transform_field_of(c->value[0]);
+  int64_t n = 0;
+  if (f)
+    n = data_field_classes(hooks->self, f);
+  else if (!need_tensor(e, c->value[0], c->span[0], "the first argument", &v))
+    return datum_error();
+  else if (hooks->classes)
+    n = hooks->classes(hooks->self, e->build->graph, v);
   if (n) return datum_int(n);
   eval_report(e, DIAG_E0503, c->at,
               "the number of classes is not known here: only a field as it is stored has one");

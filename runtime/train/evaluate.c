@@ -11,14 +11,18 @@ typedef struct Evaluation {
   int n;                            /* sums of one batch */
 } Evaluation;
 
-static void one_batch(DdpRun *r, const Evaluation *e, int64_t batch, double *sums) {
+static DdpError *one_batch(DdpRun *r, const Evaluation *e, int64_t batch, double *sums) {
   int64_t start = batch * r->job->eval_batch, n = e->samples - start;
   if (n > r->job->eval_batch) n = r->job->eval_batch;
-  for (int64_t i = 0; i < n; i++) r->eval_index[i] = r->sample[i] = start + i;
-  ddp_dataset_gather(r->data, r->job->eval_split, r->eval_index, n, r->batch);
+  for (int64_t i = 0; i < n; i++) {
+    r->eval_index[i] = r->sample[i] = start + i;
+    r->row[i] = ddp_dataset_row(r->data, r->job->eval_split, start + i);
+  }
+  DDP_TRY(ddp_dataset_gather(r->data, r->job->eval_split, r->eval_index, n, r->batch));
   DdpStep step = {.batch = n,
                   .fields = (const void *const *)r->batch,
                   .sample = r->sample,
+                  .row = r->row,
                   .params = r->params,
                   .frozen = r->frozen,
                   .grads = r->grads,
@@ -28,9 +32,11 @@ static void one_batch(DdpRun *r, const Evaluation *e, int64_t batch, double *sum
                   .share = (double)n / (double)e->samples,
                   .seed = (uint64_t)r->set->seed,
                   .update = r->update,
+                  .epoch = r->epoch,
                   .sums = sums,
                   .settings = r->set};
   r->job->evaluate(&step);
+  return NULL;
 }
 
 /* [rounds][n] and [world][rounds][n] sums; the same sizes every time. */
@@ -51,7 +57,7 @@ static DdpError *evaluate(DdpRun *r, const Evaluation *e, double *metrics) {
   memset(r->eval_mine, 0, (size_t)bytes);
   for (int64_t k = 0; k < e->rounds; k++) {
     int64_t batch = k * r->world + r->rank;
-    if (batch < e->batches) one_batch(r, e, batch, r->eval_mine + k * e->n);
+    if (batch < e->batches) DDP_TRY(one_batch(r, e, batch, r->eval_mine + k * e->n));
   }
   if (r->world > 1) {
     DDP_TRY(ddp_group_all_gather(r->group, r->eval_mine, r->eval_all, bytes,

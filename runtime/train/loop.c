@@ -149,6 +149,7 @@ static DdpError *train(Loop *l) {
   if (r->set->eval_on_start == 1 && r->job->evaluate) DDP_TRY(do_evaluate(l));
   for (int64_t epoch = 0; epoch < r->counts.epochs && r->update < r->counts.total; epoch++) {
     ddp_sampler_epoch(&r->sampler, epoch);
+    r->epoch = epoch;
     for (int64_t w = 0; w < r->counts.updates && r->update < r->counts.total; w++) {
       DDP_TRY(one_update(l, epoch, w));
     }

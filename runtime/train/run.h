@@ -41,6 +41,7 @@ typedef struct DdpRun {
   void **batch;         /* [n_fields] gathered samples */
   int64_t *batch_bytes; /* [n_fields] */
   int64_t *sample;      /* [largest batch] */
+  int64_t *row;         /* [largest batch] */
   double *denominators; /* [n_counts] of the window */
   double *sums;         /* [n_sums or 1] */
   DdpReducer *reducer;  /* NULL: one rank */
@@ -49,6 +50,7 @@ typedef struct DdpRun {
   double *agreement;    /* [3 + n_tensors + 2 n_counts + world] small sums between ranks */
 
   int64_t update;                 /* finished ones */
+  int64_t epoch;                  /* finished ones */
   int64_t samples_seen;           /* by all ranks */
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */

@@ -65,7 +65,9 @@ static DdpError *batch_open(DdpRun *r) {
   r->batch = calloc((size_t)job->n_fields + 1, sizeof *r->batch);
   r->batch_bytes = calloc((size_t)job->n_fields + 1, sizeof *r->batch_bytes);
   r->sample = calloc((size_t)most + 1, sizeof *r->sample);
-  if (!r->batch || !r->batch_bytes || !r->sample) return ddp_error(DDP_MEMORY, "out of memory");
+  r->row = calloc((size_t)most + 1, sizeof *r->row);
+  if (!r->batch || !r->batch_bytes || !r->sample || !r->row)
+    return ddp_error(DDP_MEMORY, "out of memory");
   for (int32_t i = 0; i < job->n_fields; i++) {
     const DdpField *f = &job->fields[i];
     if (!f->used) continue;
@@ -139,6 +141,7 @@ void run_memory_close(DdpRun *r) {
   free(r->batch);
   free(r->batch_bytes);
   free(r->sample);
+  free(r->row);
   free(r->denominators);
   free(r->sums);
   free(r->agreement);

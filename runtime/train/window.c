@@ -13,14 +13,18 @@ static int64_t batch_of(const DdpRun *r, int64_t micro_batch) {
   return ddp_counts_batch(&r->counts, r->job->train_batch, micro_batch);
 }
 
-/* Fills the batch buffers and the samples' positions; returns the number of samples. */
-static int64_t window_gather(DdpRun *r, const Window *w, int64_t micro_batch) {
+/* Fills the batch buffers and the samples' positions and rows. */
+static DdpError *window_gather(DdpRun *r, const Window *w, int64_t micro_batch, int64_t *batch) {
   int64_t n = batch_of(r, micro_batch), start = micro_batch * r->job->train_batch;
   int64_t before = (micro_batch - w->first) * r->job->train_batch;
-  ddp_dataset_gather(r->data, "train", r->sampler.index + start, n, r->batch);
-  /* Place in the update's global batch: the sampler deals samples to ranks in turn. */
-  for (int64_t i = 0; i < n; i++) r->sample[i] = (before + i) * r->world + r->rank;
-  return n;
+  DDP_TRY(ddp_dataset_gather(r->data, "train", r->sampler.index + start, n, r->batch));
+  for (int64_t i = 0; i < n; i++) {
+    /* Place in the update's global batch: the sampler deals samples to ranks in turn. */
+    r->sample[i] = (before + i) * r->world + r->rank;
+    r->row[i] = ddp_dataset_row(r->data, "train", r->sampler.index[start + i]);
+  }
+  *batch = n;
+  return NULL;
 }
 
 static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
@@ -28,6 +32,7 @@ static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
       .batch = batch,
       .fields = (const void *const *)r->batch,
       .sample = r->sample,
+      .row = r->row,
       .params = r->params,
       .frozen = r->frozen,
       .grads = r->grads,
@@ -37,6 +42,7 @@ static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
       .share = (double)batch / (double)(w->samples * r->world),
       .seed = (uint64_t)r->set->seed,
       .update = r->update,
+      .epoch = r->epoch,
       .sums = r->sums,
       .settings = r->set,
       .reducer = r->reducer,
@@ -56,7 +62,8 @@ static DdpError *window_counts(DdpRun *r, const Window *w) {
     double *all = part + job->n_counts;
     memset(all, 0, (size_t)job->n_counts * sizeof *all);
     for (int64_t m = w->first; m < w->first + w->n; m++) {
-      int64_t batch = window_gather(r, w, m);
+      int64_t batch;
+      DDP_TRY(window_gather(r, w, m, &batch));
       DdpStep step = window_step(r, w, batch);
       memset(part, 0, (size_t)job->n_counts * sizeof *part);
       job->window_counts(&step, part);
@@ -85,7 +92,8 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   r->sums[0] = 0;
   ddp_group_at(r->group, r->update, "forward and backward");
   for (int64_t m = first; m < first + n; m++) {
-    int64_t batch = window_gather(r, &w, m);
+    int64_t batch;
+    DDP_TRY(window_gather(r, &w, m, &batch));
     DdpStep step = window_step(r, &w, batch);
     ddp_timing_lap(&r->timing, DDP_PART_data);
     step.accumulate = m > first;
@@ -104,7 +112,11 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
 
 static bool finite_alone(DdpRun *r, int64_t index) {
   const DdpJob *job = r->job;
-  ddp_dataset_gather(r->data, "train", &index, 1, r->batch);
+  DdpError *error = ddp_dataset_gather(r->data, "train", &index, 1, r->batch);
+  if (error) { /* the loss has been reported; this one would hide it */
+    ddp_error_free(error);
+    return true;
+  }
   Window w = {.samples = 1};
   DdpStep step = window_step(r, &w, 1);
   memset(r->sums, 0, (size_t)job->n_sums * sizeof *r->sums);

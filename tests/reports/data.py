@@ -3,8 +3,11 @@ The number in front of a test is its row in README.md."""
 import gzip
 import os
 import shutil
+import signal
+import subprocess
+import time
 
-from reports import DDPC, Folder, Job, expect, logged, main, must, near, run, weights
+from reports import DDPC, Failure, Folder, Job, expect, logged, main, must, near, run, weights
 
 GOOD = "1,0\n2,1\n5,2\n"  # mean of the products: 4
 
@@ -150,6 +153,47 @@ def row_68_split_of_one_file():
                 expect(trained + held == 1023, f"{ranks} ranks: {trained} trained on, {held} held out")
                 seen.add(held)
         expect(len(seen) == 1, f"the split depends on ranks or seed: {seen}")
+
+
+def wait_for_updates(process, log, limit=30):
+    """Until the log has a line; the file is made by the program."""
+    end = time.monotonic() + limit
+    while process.poll() is None and time.monotonic() < end:
+        if os.path.exists(log) and os.path.getsize(log):
+            return
+        time.sleep(0.01)
+    raise Failure("no update was logged")
+
+
+def row_57_truncated_while_training():
+    with Folder() as f:
+        job = Job(f, "tokens")
+        path = f.file("tokens.bin")
+        with open(path, "wb") as file:
+            file.write(bytes(2 * 8 * 64) + b"\1\0")
+        args = [job.binary(), "--nproc-per-node", "2", "--output_dir", f.file("out")]
+        p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        try:
+            wait_for_updates(p, f.file("out/log.jsonl"))
+            os.truncate(path, 100)
+            out, _ = p.communicate(timeout=30)
+        except (subprocess.TimeoutExpired, Failure) as e:
+            os.killpg(p.pid, signal.SIGKILL)
+            raise Failure(f"{e}:\n{p.communicate()[0]}")
+        expect(p.returncode == 3 and f"data file '{path}' has become shorter since the start" in out,
+               f"exit {p.returncode}:\n{out}")
+
+
+def row_44_token_beyond_the_vocabulary():
+    with Folder() as f:
+        job = Job(f, "tokens")
+        for tokens, error in ((17 * b"\1\0" + b"\144\0" + 15 * b"\1\0",
+                               "tokens.bin: token 17 (from 0): 100 is not a whole number from 0 to 99"),
+                              (16 * b"\1\0" + b"\1", "33 bytes of tokens are not a multiple of 2"),
+                              (8 * b"\1\0", "there are 8 tokens, and one sample of field ids takes 9")):
+            with open(f.file("tokens.bin"), "wb") as file:
+                file.write(tokens)
+            job.fails(error)
 
 
 main({k: v for k, v in list(globals().items()) if k.startswith("row_")})

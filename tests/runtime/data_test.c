@@ -297,7 +297,7 @@ static void splits(void **state) {
   static const float perm[] = {2, 6, 1, 8, 4}; /* torch.randperm(10) with seed 42 */
   float age[5];
   void *into[3] = {age};
-  ddp_dataset_gather(d, "train", index, 5, into);
+  CHECK_OK(ddp_dataset_gather(d, "train", index, 5, into));
   assert_memory_equal(age, perm, sizeof perm);
   uint64_t hash = ddp_dataset_hash(d);
   ddp_dataset_free(d);

@@ -114,21 +114,23 @@ typedef struct DdpField {
   const char *place;             /* "job.ddp:14" */
 } DdpField;
 typedef enum DdpSourceKind {
-  DDP_SOURCE_csv,
-  DDP_SOURCE_idx,
-  DDP_SOURCE_shuffle,
-  DDP_SOURCE_slice,
-  DDP_SOURCE_concat
+#define SOURCE(name) DDP_SOURCE_##name,
+#include "source.def"
+#undef SOURCE
+  DDP_SOURCE_COUNT
 } DdpSourceKind;
 typedef enum DdpBound { DDP_BOUND_none, DDP_BOUND_count, DDP_BOUND_percent } DdpBound;
 typedef struct DdpSource {
   DdpSourceKind kind;
   const char *const *paths;  /* NULL-terminated; relative to the job's directory or --data_root */
-  const char *const *fields; /* idx: field of each path */
-  bool header;
+  const char *const *fields; /* idx, npy: field of each path; cifar_bin: the labels of a record */
+  bool header;               /* csv: names of columns; token_bin: that of llm.c */
   int64_t skip;
   const char *missing;
-  uint64_t seed; /* shuffle: randperm of a PyTorch generator with this seed */
+  int64_t width;  /* token_bin: bytes of a token */
+  int64_t stride; /* windows: from one sample to the next */
+  int64_t count;  /* synthetic: samples */
+  uint64_t seed;  /* shuffle: randperm of a PyTorch generator with this seed; synthetic */
   DdpBound start_kind, stop_kind;
   double start, stop; /* negative counts from the end; percent rounds down */
   int32_t children[8];
@@ -145,6 +147,7 @@ typedef struct DdpStep {
   int64_t batch;             /* B of this micro-batch, <= train_batch (eval: eval_batch) */
   const void *const *fields; /* [n_fields]: dense [B, shape], dtype as declared */
   const int64_t *sample;     /* [B]: position of each sample in the update's global batch */
+  const int64_t *row;        /* [B]: which one of the data it is, whatever the order */
   float *params, *frozen;    /* arenas */
   float *grads;
   char *buffers;
@@ -154,6 +157,7 @@ typedef struct DdpStep {
   bool accumulate;      /* add to grads (micro-batches after the first) */
   uint64_t seed;        /* of run-time draws */
   int64_t update;       /* from 0 */
+  int64_t epoch;        /* from 0 */
   double *sums;         /* train: sums[0] += loss part; eval: accumulators */
   const DdpSettings *settings;
   struct DdpReducer *reducer; /* NULL: nothing to reduce */
