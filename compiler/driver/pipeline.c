@@ -14,12 +14,18 @@ typedef struct Pass {
 
 /* Folding before grad makes gradients small; decomposing after it leaves loops for the planner. */
 static const Pass passes[] = {
-    {.name = "means", .on_job = pass_means},     {.name = "fold", .on_graph_of = pass_fold},
-    {.name = "cse", .on_graph = pass_cse},       {.name = "dce", .on_graph = pass_dce},
-    {.name = "grad", .on_job = pass_grad},       {.name = "decompose", .on_graph = pass_decompose},
-    {.name = "fold2", .on_graph_of = pass_fold}, {.name = "cse2", .on_graph = pass_cse},
-    {.name = "dce2", .on_graph = pass_dce},      {.name = "counts", .on_job = pass_counts},
-    {.name = "cast", .on_graph_of = pass_cast},
+    {.name = "means", .on_job = pass_means},
+    {.name = "fold", .on_graph_of = pass_fold},
+    {.name = "cse", .on_graph = pass_cse},
+    {.name = "dce", .on_graph = pass_dce},
+    {.name = "cast", .on_job = pass_cast},
+    {.name = "grad", .on_job = pass_grad},
+    {.name = "decompose", .on_graph = pass_decompose},
+    {.name = "fold2", .on_graph_of = pass_fold},
+    {.name = "cse2", .on_graph = pass_cse},
+    {.name = "dce2", .on_graph = pass_dce},
+    {.name = "widen", .on_graph = pass_widen},
+    {.name = "counts", .on_job = pass_counts},
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 

@@ -62,16 +62,21 @@ static void gemm(const Call *c, const char *indent, const char *a, const char *b
   const char *beta = !c->k->accumulate ? "0.0f"
                                        : arena_printf(c->e->arena, "%s ? 1.0f : 0.0f",
                                                       c->name(c->self, OPERAND_accumulate, 0));
-  const char *args[] = {ta ? "true" : "false",
-                        tb ? "true" : "false",
-                        size_text(c, m),
-                        size_text(c, n),
-                        size_text(c, k),
-                        a,
-                        b,
-                        beta,
-                        y};
-  write_call(c->out, indent, "ddp_gemm", args, 9, c->tail);
+  DType in = type_of(c, c->v->in[0]).dtype, out = c->v->type.dtype;
+  bool half = dtype_is_half(in), rounds = dtype_is_half(out);
+  check(!rounds || !c->k->accumulate, "a sum of products in %s", dtype_name(out));
+  const char *args[9] = {ta ? "true" : "false",
+                         tb ? "true" : "false",
+                         size_text(c, m),
+                         size_text(c, n),
+                         size_text(c, k),
+                         a,
+                         b,
+                         rounds ? y : beta,
+                         y};
+  const char *name = !half ? "ddp_gemm" : arena_printf(c->e->arena, "ddp_gemm_%s", dtype_name(in));
+  if (rounds) name = arena_printf(c->e->arena, "%s_%s", name, dtype_name(out));
+  write_call(c->out, indent, name, args, rounds ? 8 : 9, c->tail);
 }
 
 static void call_matmul(const Call *c) {
@@ -80,7 +85,9 @@ static void call_matmul(const Call *c) {
              *yn = memory(c, c->k->call);
   bool ta = attr_bool(c, "ta");
   check(a.rank >= 2 && b.rank >= 2, "a product of vectors");
-  check(y.dtype == DT_f32, "a product in %s", dtype_name(y.dtype));
+  check(a.dtype == b.dtype && (y.dtype == DT_f32 || dtype_is_half(y.dtype)),
+        "a product of %s and %s in %s", dtype_name(a.dtype), dtype_name(b.dtype),
+        dtype_name(y.dtype));
   Dim n = y.dim[y.rank - 1], k = a.dim[ta ? a.rank - 2 : a.rank - 1];
   int batch = y.rank - 2;
   bool rows_only = b.rank == 2 && (!ta || a.rank == 2);

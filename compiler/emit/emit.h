@@ -14,6 +14,7 @@ typedef struct Target {
   const char *(*function)(const char *name, DType dtype);
   const char *(*storage_type)(DType dtype), *(*compute_type)(DType dtype);
   const char *(*load)(DType dtype), *(*store)(DType dtype); /* conversions of 16-bit types, or "" */
+  const char *(*round)(DType dtype); /* 16-bit types: a float as memory would hold it */
 } Target;
 extern const Target target_cpu;
 

@@ -85,6 +85,8 @@ static void plan_root(Writer *w, uint32_t number, const LoopPath *path) {
   plan->scalar = from < path->len;
   plan->from = from;
   plan->memory = plan->reduces && first != from;
+  check(!plan->memory || !dtype_is_half(value_at(w->b.n->g, r->val)->type.dtype),
+        "a sum in 16-bit memory");
   plan->clear = first;
   if (!plan->scalar) return;
   check(!plan->memory || r->kind == ROOT_sum, "a maximum over loops that are not the last ones");

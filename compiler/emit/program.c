@@ -89,6 +89,7 @@ static const char *host_text(Scene *s, const Value *v) {
     return arena_printf(a, "sums[%s]", name + 4);
   if (s->role == ROLE_schedule && !dot) return name;
   if (s->role == ROLE_optimizer && !dot) return arena_printf(a, "s->%s", name);
+  if (s->role == ROLE_train && !dot) return arena_printf(a, "step->%s", name);
   check(dot && s->role != ROLE_finish && s->role != ROLE_schedule, "no host scalar `%s` here",
         name);
   return arena_printf(a, "%s->settings->%s", from, dot + 1);

@@ -332,6 +332,10 @@ static Scalar cast_expr(Body *b, const Inst *x) {
   if (x->dtype == DT_bool) {
     e.text = arena_printf(a, "%s != 0", from);
     e.binding = BIND_weak;
+  } else if (dtype_is_half(x->dtype)) {
+    from = scalar_text(b, x->in[0], BIND_weak);
+    e.text = arena_printf(a, "%s(%s)", b->e->target->round(x->dtype), from);
+    e.binding = BIND_atom;
   } else {
     e.text = arena_printf(a, "(%s)%s", b->e->target->compute_type(x->dtype), from);
   }

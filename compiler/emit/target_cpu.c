@@ -49,6 +49,9 @@ static const char *cpu_load(DType t) {
 static const char *cpu_store(DType t) {
   return t == DT_bf16 ? "ddp_store_bf16" : t == DT_f16 ? "ddp_store_f16" : "";
 }
+static const char *cpu_round(DType t) {
+  return t == DT_bf16 ? "ddp_round_bf16" : "ddp_round_f16";
+}
 
 const Target target_cpu = {
     .name = "cpu",
@@ -60,4 +63,5 @@ const Target target_cpu = {
     .compute_type = cpu_compute_type,
     .load = cpu_load,
     .store = cpu_store,
+    .round = cpu_round,
 };

@@ -1,5 +1,6 @@
 /* Element types: facts from tables/dtype.def, names in several spellings, promotion. */
 #include "ir.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct DTypeFacts {
@@ -61,4 +62,22 @@ DType dtype_promote(DType a, DType b) {
   if (ra != rb) return ra > rb ? a : b;
   if ((a == DT_f16 && b == DT_bf16) || (a == DT_bf16 && b == DT_f16)) return DT_f32;
   return dtype_bytes(a) >= dtype_bytes(b) ? a : b;
+}
+
+/* To `digits` bits behind the leading one, ties to even, with exponents from `least`. */
+static double round_digits(double x, int digits, int least, double largest) {
+  if (!isfinite(x) || x == 0) return x;
+  int e;
+  frexp(x, &e); /* |x| = m 2^e with 1/2 <= m < 1 */
+  int place = (e - 1 < least ? least : e - 1) - digits;
+  double r = ldexp(rint(ldexp(x, -place)), place);
+  return fabs(r) > largest ? copysign(INFINITY, x) : r;
+}
+
+/* By way of float, as emitted code does. */
+double dtype_round(DType t, double x) {
+  if (dtype_category(t) != 'f' || t == DT_f64) return x;
+  x = (double)(float)x;
+  if (t == DT_bf16) return round_digits(x, 7, -126, 0x1.fep127);
+  return t == DT_f16 ? round_digits(x, 10, -14, 65504) : x;
 }

@@ -22,6 +22,14 @@ int dtype_bytes(DType t);
 char dtype_category(DType t);                   /* 'b' 'i' 'f' */
 bool dtype_parse(const char *name, DType *out); /* "f32"; also "float32", "uint8", "int64" ... */
 DType dtype_promote(DType a, DType b);          /* PyTorch's rule for two tensors of rank >= 1 */
+/* 16-bit floats are storage: what is computed of them is computed in f32. Other types as they are. */
+static inline bool dtype_is_half(DType t) {
+  return t == DT_f16 || t == DT_bf16;
+}
+static inline DType dtype_computed(DType t) {
+  return dtype_is_half(t) ? DT_f32 : t;
+}
+double dtype_round(DType t, double x); /* what x becomes in memory; integers and bool as it is */
 
 /* A size: per_batch * B + fixed. Only the batch B is symbolic. */
 typedef struct Dim {

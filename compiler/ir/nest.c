@@ -202,25 +202,37 @@ void nest_stage_end(Nest *n) {
 }
 
 void nest_root(Nest *n, RootKind kind, Val v, NestTemp temp, NestIndex ix, bool row_only) {
+  const Inst *i = &n->insts.at[temp];
+  bool twice = i->kind == INST_cast && dtype_is_half(i->dtype) &&
+               i->dtype == value_at(n->g, v)->type.dtype; /* storing rounds */
+  if (kind == ROOT_store && twice) temp = i->in[0];
   NestRoot root = {.kind = kind, .val = v, .temp = temp, .ix = ix, .row_only = row_only};
   vec_push(n->arena, &n->roots, root);
 }
 
 /* ---------- instructions ---------- */
 NestTemp nest_const(Nest *n, double k, DType t) {
-  return inst_intern(n, (Inst){.kind = INST_const, .dtype = t, .k = k});
+  return inst_intern(n, (Inst){.kind = INST_const, .dtype = dtype_computed(t), .k = k});
 }
 
 NestTemp nest_op(Nest *n, OpKind op, DType t, NestTemp a, NestTemp b, NestTemp c) {
-  return inst_intern(n, (Inst){.kind = INST_op, .dtype = t, .op = op, .in = {a, b, c}});
+  Inst x = {.kind = INST_op, .dtype = dtype_computed(t), .op = op, .in = {a, b, c}};
+  return inst_intern(n, x);
 }
 
 NestTemp nest_cast(Nest *n, NestTemp a, DType t) {
   const Inst *from = &n->insts.at[a];
+  t = dtype_computed(t);
   if (from->dtype == t) return a;
   bool exact = dtype_category(t) == 'f' || (from->k == (double)(int64_t)from->k && t != DT_bool);
   if (from->kind == INST_const && exact && (t == DT_f64 || t == DT_i64 || t == DT_f32))
     return nest_const(n, t == DT_f32 ? (double)(float)from->k : from->k, t);
+  return inst_intern(n, (Inst){.kind = INST_cast, .dtype = t, .in = {a}});
+}
+
+NestTemp nest_round(Nest *n, NestTemp a, DType t) {
+  a = nest_cast(n, a, t);
+  if (!dtype_is_half(t)) return a;
   return inst_intern(n, (Inst){.kind = INST_cast, .dtype = t, .in = {a}});
 }
 
@@ -255,12 +267,13 @@ NestTemp nest_random(Nest *n, Val v, NestIndex sample, NestIndex element) {
 }
 
 NestTemp nest_row(Nest *n, Val v) {
-  return inst_intern(n, (Inst){.kind = INST_row, .dtype = value_at(n->g, v)->type.dtype, .val = v});
+  DType t = dtype_computed(value_at(n->g, v)->type.dtype);
+  return inst_intern(n, (Inst){.kind = INST_row, .dtype = t, .val = v});
 }
 
 NestTemp nest_load(Nest *n, Val v, NestIndex flat) {
   return inst_intern(n, (Inst){.kind = INST_load,
-                               .dtype = value_at(n->g, v)->type.dtype,
+                               .dtype = dtype_computed(value_at(n->g, v)->type.dtype),
                                .val = v,
                                .ix = flat,
                                .guard = n->memo->guard});

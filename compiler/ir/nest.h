@@ -8,6 +8,9 @@
 
      for rows { stage 0: m = max over columns;  stage 1: s = sum exp(x - m);  stage 2: y = ... }
 
+   Scalars are never 16-bit floats: loads give f32, stores round. The one exception is the
+   INST_cast to such a type that nest_round makes: a float, rounded.
+
    A value that a stage leaves per outer index is kept in a scalar (row value) for later stages.
 
    A root reduces over every loop around it (outer loops and those of its stage) that does not occur
@@ -148,7 +151,9 @@ void nest_ix_unflat(Nest *n, Type t, NestIndex flat, NestIndex *index); /* inver
 NestTemp nest_const(Nest *n, double k, DType t);
 NestTemp nest_op(Nest *n, OpKind op, DType t, NestTemp a, NestTemp b, NestTemp c);
 NestTemp nest_cast(Nest *n, NestTemp a, DType t); /* no-op when it has that dtype */
-NestTemp nest_index(Nest *n, NestIndex ix);       /* i64 */
+/* The same; to a 16-bit float it rounds to what memory of that type would hold. */
+NestTemp nest_round(Nest *n, NestTemp a, DType t);
+NestTemp nest_index(Nest *n, NestIndex ix); /* i64 */
 NestTemp nest_select(Nest *n, NestTemp c, NestTemp yes, NestTemp no);
 NestTemp nest_host(Nest *n, Val v);
 NestTemp nest_random(Nest *n, Val v, NestIndex sample, NestIndex element);

@@ -23,6 +23,9 @@ typedef enum OpFlag {
   OPF_logical = 1 << 13,   /* inputs must be bool */
   OPF_bool = 1 << 14,      /* computes in bool too (where, maximum); arithmetic refuses it */
   OPF_linear = 1 << 15,    /* linear in all its inputs together (add, sum, reshape); op_is_linear */
+  OPF_product = 1 << 16,   /* bf16, fp16: reads 16-bit inputs, as autocast's matmul and conv */
+  OPF_full = 1 << 17,      /* bf16, fp16: computed in f32, as autocast's exp, pow and sum */
+  OPF_half = 1 << 18,      /* library ops: the kernel reads 16-bit floats */
 } OpFlag;
 
 /* Three spellings, three meanings (gradient of an input): */

@@ -80,7 +80,8 @@ static NestTemp cast_lower(Nest *n, Val v, const NestIndex *index) {
   const Value *x = value_at(n->g, v);
   NestTemp t = nest_pull(n, x->in[0], index);
   DType from = value_at(n->g, x->in[0])->type.dtype, to = x->type.dtype;
-  if (to != DT_bool || from == DT_bool) return nest_cast(n, t, to);
+  if (to == from) return t;
+  if (to != DT_bool || from == DT_bool) return nest_round(n, t, to);
   /* to bool is a comparison: 0.5 is true */
   return nest_op(n, OP_ne, DT_bool, t, nest_const(n, 0, from), 0);
 }
@@ -101,19 +102,15 @@ double interp_store(double x, DType t) {
   return t == DT_i32 && r >= span / 2 ? r - span : r;
 }
 
-static double rounded(double x, DType t) {
-  return t == DT_f32 ? (double)(float)x : x;
-}
-
 double op_eval(const Graph *g, const Value *v, const double *in) {
   const OpDef *d = op_def(v->op);
   DType t = v->type.dtype, inner = v->op == OP_cast ? t : elementwise_compute_type(g, v);
   double x[3] = {0, 0, 0};
   for (int i = 0; i < v->inputs; i++) {
     bool condition = v->op == OP_where && i == 0;
-    x[i] = rounded(in[i], infer_in(g, v, i).dtype);
-    if (!condition) x[i] = rounded(interp_store(x[i], inner), inner);
+    x[i] = dtype_round(infer_in(g, v, i).dtype, in[i]);
+    if (!condition) x[i] = dtype_round(dtype_computed(inner), interp_store(x[i], inner));
   }
   bool identity = !d->eval || ((d->flags & OPF_integral) && dtype_category(t) != 'f');
-  return rounded(interp_store(identity ? x[0] : d->eval(x[0], x[1], x[2]), t), t);
+  return dtype_round(t, interp_store(identity ? x[0] : d->eval(x[0], x[1], x[2]), t));
 }

@@ -42,8 +42,8 @@ double **interp_run(Arena *a, const Graph *g, const Interp *how) {
       check(how->source, "interp: nobody says what %s is", d->name);
       how->source(how->self, g, v, value[v]);
     }
-    if (!how->round_f32 || x->type.dtype != DT_f32) continue;
-    for (int64_t k = 0; k < n; k++) value[v][k] = (double)(float)value[v][k];
+    if (!dtype_is_half(x->type.dtype) && !how->round_f32) continue;
+    for (int64_t k = 0; k < n; k++) value[v][k] = dtype_round(x->type.dtype, value[v][k]);
   }
   return value;
 }

@@ -1,4 +1,4 @@
-/* matmul(a, b; ta, tb): [batch.., M, K] x [batch.., K, N]; ta, tb read the last two dimensions of
+/* matmul(a, b; ta, tb, full): [batch.., M, K] x [batch.., K, N]; ta, tb read the last two dimensions of
    an input transposed; batch dimensions broadcast. A call of the runtime, never part of a loop
    nest. */
 #include "family.h"
@@ -33,7 +33,7 @@ static bool matmul_infer(const Graph *g, Value *v, const char **error, int *code
   if (!infer_broadcast(g, batch, &r, error, code)) return false;
   r.dim[r.rank++] = m;
   r.dim[r.rank++] = n;
-  r.dtype = t;
+  r.dtype = v->attr[2].as.i ? dtype_computed(t) : t;
   v->type = r;
   return true;
 }

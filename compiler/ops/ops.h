@@ -5,7 +5,8 @@
 #include "op.h"
 
 /* Reference interpreter. `source` supplies what sources stand for (input, param, host, count,
-   random draws): fills out[0..elements). With round_f32 every f32 result is rounded to float. */
+   random draws): fills out[0..elements). With round_f32 every f32 result is rounded to float; 16-bit ones always
+   are rounded. */
 typedef struct Interp {
   int64_t batch;
   bool round_f32;

@@ -91,7 +91,9 @@ static void arange_interpret(const Graph *g, const Value *v, int64_t batch, cons
 static NestTemp const_lower(Nest *n, Val v, const NestIndex *index) {
   (void)index;
   const Value *x = value_at(n->g, v);
-  return nest_const(n, x->attr[0].as.f, x->type.dtype);
+  double k = x->attr[0].as.f;
+  bool half = dtype_is_half(x->type.dtype);
+  return nest_const(n, half ? dtype_round(x->type.dtype, k) : k, x->type.dtype);
 }
 
 static NestTemp host_lower(Nest *n, Val v, const NestIndex *index) {

@@ -26,7 +26,7 @@ static Val reshape_to(Graph *to, Val x, Type t, const Value *like) {
 static Val flatten_rows(Graph *to, Val v) {
   const Value y = *value_at(to, v);
   Type a = value_at(to, y.in[0])->type, b = value_at(to, y.in[1])->type, rows = a;
-  Attr attrs[IR_MAX_ATTRS] = {y.attr[0], y.attr[1]};
+  Attr attrs[IR_MAX_ATTRS] = {y.attr[0], y.attr[1], y.attr[2]};
   rows.rank--; /* all but K */
   Dim n;
   if (y.attr[0].as.i || a.rank < 3 || b.rank != 2 || !type_elements(rows, &n)) return v;

@@ -17,7 +17,7 @@ static bool is_transpose(const Value *x) {
 static Val transposed_operand(Fold *f, Val v) {
   const Value *x = at(f, v);
   Val in[2];
-  Attr attrs[IR_MAX_ATTRS] = {x->attr[0], x->attr[1]};
+  Attr attrs[IR_MAX_ATTRS] = {x->attr[0], x->attr[1], x->attr[2]};
   bool changed = false;
   for (int i = 0; i < 2; i++) {
     const Value *from = at(f, x->in[i]);
@@ -39,7 +39,8 @@ static Val transposed_result(Fold *f, Val v) {
     return NO_VAL;
   if (fold_uses(f, x->in[0]) != 1) return NO_VAL;
   Val in[2] = {product->in[1], product->in[0]};
-  Attr attrs[IR_MAX_ATTRS] = {{.as.i = !product->attr[1].as.i}, {.as.i = !product->attr[0].as.i}};
+  Attr attrs[IR_MAX_ATTRS] = {
+      {.as.i = !product->attr[1].as.i}, {.as.i = !product->attr[0].as.i}, product->attr[2]};
   return fold_add(f, OP_matmul, in, 2, attrs, v);
 }
 

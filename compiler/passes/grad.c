@@ -194,6 +194,14 @@ static Val find_loss(const Graph *g) {
   die("the training graph has no loss");
 }
 
+/* The gradient of the loss: 1, or what a run in fp16 scales all gradients with. */
+static Val seed(const Job *job, Graph *g, const Value *loss) {
+  if (!job_setting_is(job, "fp16", "true"))
+    return ir_const(g, 1.0, loss->type.dtype, loss->at, loss->scope);
+  Attr attrs[2] = {{.as.text = text_intern("loss_scale")}, {.as.i = (int64_t)DT_f32}};
+  return ir_must(g, OP_host, NULL, 0, attrs, loss->at, loss->scope);
+}
+
 /* Gradients as outputs, in the order in which they become complete. */
 static void add_outputs(Grad *b) {
   const Job *job = b->job;
@@ -216,7 +224,7 @@ void pass_grad(Job *job) {
   find_needed(&b);
   Val loss = find_loss(g);
   const Value top = *value_at(g, loss);
-  b.sum[loss] = ir_const(g, 1.0, top.type.dtype, top.at, top.scope);
+  b.sum[loss] = seed(job, g, &top);
   unsigned before = diag_errors();
   for (Val v = b.n - 1; v > 0; v--) visit(&b, v);
   if (diag_errors() == before) /* else it is told already why a gradient lacks */

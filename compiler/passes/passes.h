@@ -9,6 +9,9 @@
    OUT_loss and job->counts. eval: cuts metrics at their batch sums into OUT_sum accumulators and
    job->finish. Reports E0901, E0903, E0904. */
 void pass_means(Job *job);
+/* bf16, fp16 and their full_eval: casts in the training and evaluation graphs. */
+void pass_cast(Job *job);
+Graph *cast_graph(Graph *g, DType half, bool all); /* one graph; all: weights and fields too */
 /* Reverse mode on job->train: adds OUT_grad for every trained parameter. Reports E0613, E0616. */
 void pass_grad(Job *job);
 /* Denominators that are a constant times B: count_per_sample, no longer an output of job->counts. */
@@ -17,6 +20,6 @@ void pass_counts(Job *job);
 Graph *pass_fold(Graph *g, const Job *job); /* constants, identities, declared ranges of fields */
 Graph *pass_cse(Graph *g);
 Graph *pass_dce(Graph *g);
-Graph *pass_cast(Graph *g, const Job *job); /* precision: bf16, fp16 copies; identity for fp32 */
-Graph *pass_decompose(Graph *g);            /* composite ops -> primitives after grad */
+Graph *pass_decompose(Graph *g); /* composite ops -> primitives after grad */
+Graph *pass_widen(Graph *g);     /* 16-bit values: sums and gradients in f32 */
 #endif

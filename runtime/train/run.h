@@ -11,6 +11,7 @@
 #include "measured.h"
 #include "reducer.h"
 #include "sampler.h"
+#include "scale.h"
 #include "timing.h"
 
 enum { DDP_MAX_STATES = 4 };
@@ -47,9 +48,10 @@ typedef struct DdpRun {
   DdpReducer *reducer;  /* NULL: one rank */
   int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
   float *norms;         /* [n_tensors] */
-  double *agreement;    /* [3 + n_tensors + 2 n_counts + world] small sums between ranks */
+  double *agreement;    /* [4 + n_tensors + 2 n_counts + world] small sums between ranks */
 
-  int64_t update;                 /* finished ones */
+  int64_t update;                 /* finished ones, skipped ones too */
+  DdpScale scale;                 /* fp16: of the loss, and how many updates it skipped */
   int64_t epoch;                  /* finished ones */
   int64_t samples_seen;           /* by all ranks */
   int64_t window_first, window_n; /* micro-batches of the last window */
@@ -101,8 +103,8 @@ int64_t run_bad_row(DdpRun *r);
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
 /* A schedule of measured values: the job's numbers, the metric that it looks at. */
 DdpError *run_measured_open(DdpRun *r);
-/* The schedule's factor on the base rates, after `update` finished updates. */
-double run_rate_factor(const DdpRun *r, int64_t update);
+/* The schedule's factor on the base rates, after `steps` steps of the optimizer. */
+double run_rate_factor(const DdpRun *r, int64_t steps);
 
 /* ---- evaluate.c */
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,

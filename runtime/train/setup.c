@@ -111,13 +111,14 @@ DdpError *run_memory_open(DdpRun *r) {
   const DdpJob *job = r->job;
   void *p = NULL;
   for (int32_t i = 0; i < job->n_arenas; i++) DDP_TRY(arena_open(r, &job->arenas[i]));
+  ddp_scale_open(&r->scale, r->set->fp16 == 1);
   r->block_bytes = job->train_block > job->step_block ? job->train_block : job->step_block;
   if (job->evaluate && job->eval_block > r->block_bytes) r->block_bytes = job->eval_block;
   DDP_TRY(r->device->alloc(DDP_MEMORY_block, (size_t)r->block_bytes, &p));
   r->block = p;
   DDP_TRY(batch_open(r));
   int n_sums = job->n_sums > 0 ? job->n_sums : 1;
-  int small = 3 + job->n_tensors + 2 * job->n_counts + r->world;
+  int small = 4 + job->n_tensors + 2 * job->n_counts + r->world;
   r->denominators = calloc((size_t)job->n_counts + 1, sizeof(double));
   r->sums = calloc((size_t)n_sums, sizeof(double));
   r->agreement = calloc((size_t)small, sizeof(double));

@@ -1,5 +1,7 @@
 /* From summed gradients to new parameters. In: gradients, this rank's loss. Out: the loss of all ranks,
-   the gradient norm, clipped gradients, one optimizer step; or the rank whose loss is not finite. */
+   the gradient norm, clipped gradients, one optimizer step; or the rank whose loss is not finite. With a
+   scaled loss (fp16) an update whose gradients are not finite on any rank is skipped on all: it counts as
+   an update, as in the Trainer, but neither the optimizer's step nor the schedule advances. */
 #include "run.h"
 #include "norm.h"
 #include <math.h>
@@ -8,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-double run_rate_factor(const DdpRun *r, int64_t update) {
+double run_rate_factor(const DdpRun *r, int64_t steps) {
   if (!r->job->schedule) return 1;
-  return r->job->schedule((double)update, (double)r->counts.warmup, (double)r->counts.total,
+  return r->job->schedule((double)steps, (double)r->counts.warmup, (double)r->counts.total,
                           r->set->learning_rate);
 }
 
@@ -58,9 +60,9 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
   return r->grads + r->job->tensors[tensor].offset;
 }
 
-/* Slots of the agreement: loss, stop, then one norm per tensor; floats are exact in doubles and adding
+/* Slots of the agreement: loss, stop, gradients that are not finite, then one norm per tensor; floats are exact in doubles and adding
    zeros is exact, so that every rank gets the norms its peers computed. */
-enum { AT_LOSS, AT_STOP, AT_NORMS };
+enum { AT_LOSS, AT_STOP, AT_OVERFLOW, AT_NORMS };
 
 /* A rank's signal as a summand: the sum of all ranks still says whether one of them got SIGTERM. */
 static double signal_vote(int signal) {
@@ -71,11 +73,25 @@ static int signal_of(double votes) {
   return votes >= 0x1p20 ? SIGTERM : votes > 0 ? SIGINT : 0;
 }
 
+/* The gradients without the scale of the loss. Returns how many of this rank's tensors are not finite;
+   after the all-reduce every rank has the same ones. */
+static double unscale(DdpRun *r) {
+  double bad = 0;
+  for (int32_t k = 0; r->scale.on && k < r->job->n_ready; k++) {
+    int32_t t = r->job->ready[k];
+    float *g = r->grads + r->job->tensors[t].offset;
+    ddp_scale_undo(&r->scale, g, r->job->tensors[t].elements);
+    if (r->norm_owner[t] == r->rank && !ddp_scale_finite(g, r->job->tensors[t].elements)) bad++;
+  }
+  return bad;
+}
+
 static DdpError *share_results(DdpRun *r, double loss) {
   double *a = r->agreement;
   int32_t n = r->want_norm ? r->job->n_tensors : 0;
   a[AT_LOSS] = loss;
   a[AT_STOP] = signal_vote(run_signal());
+  a[AT_OVERFLOW] = unscale(r);
   for (int32_t t = 0; t < n; t++) {
     bool mine = r->norm_owner[t] == r->rank;
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
@@ -157,7 +173,7 @@ static void step_all(DdpRun *r, double factor) {
                     .block = r->block,
                     .lr = rate * factor,
                     .weight_decay = isnan(g->weight_decay) ? r->set->weight_decay : g->weight_decay,
-                    .step = r->update + 1,
+                    .step = r->update - r->scale.skipped + 1,
                     .settings = r->set};
     for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->state[i];
     o->step(&s);
@@ -171,10 +187,17 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   out->loss = r->agreement[AT_LOSS];
   out->stop = signal_of(r->agreement[AT_STOP]);
   out->finite = isfinite(out->loss) && isfinite(norm);
-  double factor = run_rate_factor(r, r->update);
+  double factor = run_rate_factor(r, r->update - r->scale.skipped);
   r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)
                            : factor * r->set->learning_rate;
   if (r->want_norm) r->last_norm = (double)norm;
+  bool skip = r->agreement[AT_OVERFLOW] > 0;
+  DdpError *error = ddp_scale_update(&r->scale, skip, r->update + 1);
+  if (error) r->quiet = r->rank != 0;
+  if (error || skip) {
+    r->update++;
+    return error;
+  }
   if (!out->finite && r->set->on_nan[0] == 's') { /* stop */
     return not_finite(r, local_loss, out->loss, (double)norm);
   }

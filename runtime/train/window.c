@@ -40,6 +40,7 @@ static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
       .block = r->block,
       .counts = r->denominators,
       .share = (double)batch / (double)(w->samples * r->world),
+      .loss_scale = r->scale.scale,
       .seed = (uint64_t)r->set->seed,
       .update = r->update,
       .epoch = r->epoch,

@@ -3,7 +3,8 @@ from tools import *
 
 given = {"output_dir": "out", "per_device_train_batch_size": 32, "learning_rate": 5e-05, "num_train_epochs": 3.0,
          "weight_decay": 0.01, "lr_scheduler_type": "cosine", "optim": "adamw_torch_fused", "warmup_steps": 0,
-         "warmup_ratio": 0.1, "eval_strategy": "epoch", "evaluation_strategy": None, "bf16": True, "fp16": False,
+         "warmup_ratio": 0.1, "eval_strategy": "epoch", "evaluation_strategy": None, "bf16": True, "tf32": True,
+         "fp16": False,
          "adam_beta2": 0.95, "max_grad_norm": 1.0, "seed": 7, "dataloader_drop_last": True, "hub_token": "<HUB_TOKEN>",
          "push_to_hub": False, "deepspeed": None, "fsdp": [], "accelerator_config": {"split_batches": False},
          "neftune_noise_alpha": 5.0, "report_to": [], "local_rank": 0, "logging_dir": "runs/x", "learning_rte": 1,
@@ -13,10 +14,11 @@ write("args.json", json.dumps(given, indent=2))
 out, err = ddpc("from-hf", "args.json")
 same("the block", out.split("\n"), [
     "train {", '  output_dir = "out"', "  per_device_train_batch_size = 32", "  weight_decay = 0.01",
-    "  lr_scheduler_type = cosine", "  warmup_steps = 0.1", "  eval_strategy = epoch", "  # bf16 = true",
+    "  lr_scheduler_type = cosine", "  warmup_steps = 0.1", "  eval_strategy = epoch", "  bf16 = true",
+    "  # tf32 = true",
     "  adam_beta2 = 0.95", "  seed = 7", "  dataloader_drop_last = true", '  optim_args = "a=1"',
     '  lr_scheduler_kwargs = { "num_cycles": 2 }', '  run_name = "a \\"quoted\\"\\nname"', "}", ""])
-says("notes", err, "warmup_ratio: called warmup_steps now", "bf16: not supported yet", "neftune_noise_alpha: refused: ",
+says("notes", err, "warmup_ratio: called warmup_steps now", "tf32: not supported yet", "neftune_noise_alpha: refused: ",
      "logging_dir: no key of 5.24 any more", "Did you mean `learning_rate`?", "use_cache: left out")
 for silent in ("hub_token", "push_to_hub", "deepspeed", "fsdp", "accelerator_config", "local_rank", "_n_gpu", "report_to"):
     if silent in err:

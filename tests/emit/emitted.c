@@ -103,7 +103,7 @@ static void assemble(Emitted *e) {
   Text t = {0};
   text_add(&t,
            "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
-           "#include \"kernels/cpu/index.h\"\n#include \"kernels/cpu/math.h\"\n"
+           "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n#include \"kernels/cpu/math.h\"\n"
            "#include \"kernels/cpu/random.h\"\n\n");
   emit_functions(&e->emit, &t);
   text_add(&t, e->functions.at);
@@ -155,6 +155,12 @@ static void put(void *to, DType t, int64_t i, double v) {
   case DT_f64:
     ((double *)to)[i] = v;
     break;
+  case DT_bf16:
+    ((uint16_t *)to)[i] = ddp_store_bf16((float)v);
+    break;
+  case DT_f16:
+    ((uint16_t *)to)[i] = ddp_store_f16((float)v);
+    break;
   default:
     ((float *)to)[i] = (float)v;
     break;
@@ -171,6 +177,10 @@ static double get(const void *from, DType t, int64_t i) {
     return (double)((const int64_t *)from)[i];
   case DT_f64:
     return ((const double *)from)[i];
+  case DT_bf16:
+    return (double)ddp_load_bf16(((const uint16_t *)from)[i]);
+  case DT_f16:
+    return (double)ddp_load_f16(((const uint16_t *)from)[i]);
   default:
     return (double)((const float *)from)[i];
   }

@@ -1,6 +1,6 @@
 /* Products (built twice: the plain loops, and oneDNN) and the sums into named places, against loops written down. */
 #include <stdbool.h>
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm16.h"
 #include "kernels/cpu/index.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,6 +30,35 @@ static void products(void **state) {
         for (int k = 0; k < K; k++)
           want += (ta ? a[k * M + i] : a[i * K + k]) * (tb ? b[j * K + k] : b[k * N + j]);
         assert_true(c[i * N + j] == want); /* sixteenths: exact in any order */
+      }
+  }
+}
+
+/* 16-bit inputs, exact in both types; every form, each result twice (the second is remembered). */
+static void products16(void **state) {
+  (void)state;
+  static uint16_t a[2][M * K], b[2][K * N], half[2][M * N];
+  static float c[2][M * N];
+  for (int i = 0; i < M * K; i++)
+    a[0][i] = ddp_store_bf16(number(i, 1)), a[1][i] = ddp_store_f16(number(i, 1));
+  for (int i = 0; i < K * N; i++)
+    b[0][i] = ddp_store_bf16(number(i, 2)), b[1][i] = ddp_store_f16(number(i, 2));
+  for (int flags = 0; flags < 16; flags++) {
+    bool ta = flags & 1, tb = flags & 2;
+    float beta = flags & 4 ? 1.0f : 0.0f;
+    for (int i = 0; i < M * N; i++) c[0][i] = c[1][i] = beta == 0.0f ? NAN : number(i, 3);
+    ddp_gemm_bf16(ta, tb, M, N, K, a[0], b[0], beta, c[0]);
+    ddp_gemm_f16(ta, tb, M, N, K, a[1], b[1], beta, c[1]);
+    ddp_gemm_bf16_bf16(ta, tb, M, N, K, a[0], b[0], half[0]);
+    ddp_gemm_f16_f16(ta, tb, M, N, K, a[1], b[1], half[1]);
+    for (int i = 0; i < M; i++)
+      for (int j = 0; j < N; j++) {
+        float sum = 0, before = beta == 0.0f ? 0.0f : number(i * N + j, 3);
+        for (int k = 0; k < K; k++)
+          sum += number(ta ? k * M + i : i * K + k, 1) * number(tb ? j * K + k : k * N + j, 2);
+        assert_true(c[0][i * N + j] == before + sum && c[1][i * N + j] == before + sum);
+        assert_true(half[0][i * N + j] == ddp_store_bf16(sum));
+        assert_true(half[1][i * N + j] == ddp_store_f16(sum));
       }
   }
 }
@@ -69,7 +98,7 @@ static void scatter(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(rows),
-                                     cmocka_unit_test(scatter)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(products16),
+                                     cmocka_unit_test(rows), cmocka_unit_test(scatter)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,11 +135,48 @@ static void random_ranges(void **state) {
   assert_true(fabs(sum / DRAWS) < 0.01 && fabs(squares / DRAWS - 1) < 0.02);
 }
 
+#ifdef __FLT16_MAX__
+__extension__ typedef _Float16 Half;
+#endif
+
+/* Every 16-bit number survives; floats go to the nearest, ties to even, as the compiler's own type says
+   where it has one. */
+static void halves(void **state) {
+  (void)state;
+  for (uint32_t h = 0; h <= 0xffff; h++) {
+    uint16_t u = (uint16_t)h;
+    bool nan16 = (u & 0x7fff) > 0x7c00, nan_b = (u & 0x7fff) > 0x7f80;
+    assert_int_equal(ddp_store_f16(ddp_load_f16(u)), nan16 ? (u & 0x8000) | 0x7e00 : u);
+    assert_int_equal(ddp_store_bf16(ddp_load_bf16(u)), nan_b ? u | 0x40 : u);
+    assert_int_equal(isnan(ddp_load_f16(u)) != 0, nan16);
+    assert_int_equal(isnan(ddp_load_bf16(u)) != 0, nan_b);
+  }
+  assert_int_equal(ddp_store_bf16(0x1.01p0f), 0x3f80);     /* a tie: down to even */
+  assert_int_equal(ddp_store_bf16(0x1.03p0f), 0x3f82);     /* up to even */
+  assert_int_equal(ddp_store_bf16(0x1.010002p0f), 0x3f81); /* above the tie */
+  assert_int_equal(ddp_store_bf16(0x1.ffp127f), 0x7f80);   /* rounds to infinity */
+  assert_int_equal(ddp_store_f16(65519.996f), 0x7bff);     /* the largest */
+  assert_int_equal(ddp_store_f16(65520.0f), 0x7c00);       /* infinity */
+  assert_int_equal(ddp_store_f16(0x1p-25f), 0);            /* half the smallest: to even */
+  assert_int_equal(ddp_store_f16(-0x1.000002p-25f), 0x8001);
+#ifdef __FLT16_MAX__
+  uint64_t seed = 3;
+  for (int i = 0; i < 1000000; i++) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    float x = ddp_from_bits((uint32_t)(seed >> 32));
+    Half y = (Half)x;
+    uint16_t want;
+    memcpy(&want, &y, sizeof want);
+    if (!isnan(x)) assert_int_equal(ddp_store_f16(x), want);
+  }
+#endif
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(accuracy),      cmocka_unit_test(signs_of_zero),
       cmocka_unit_test(whole_numbers), cmocka_unit_test(random_is_even),
-      cmocka_unit_test(random_ranges),
+      cmocka_unit_test(random_ranges), cmocka_unit_test(halves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

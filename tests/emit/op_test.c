@@ -1,6 +1,9 @@
 /* Every op of the table that can be emitted: C against the reference interpreter, on the samples of the
    table, under each compiler there is; fused with a neighbour so that it is not a kernel alone. */
+#include "die.h"
 #include "emitted.h"
+#include "kernels/cpu/half.h"
+#include "passes.h"
 #include "sample.h"
 #include <math.h>
 #include <setjmp.h>
@@ -11,11 +14,12 @@
 
 #include <cmocka.h>
 
-enum { BATCH_MAX = 5, MOST = 400 };
+enum { BATCH_MAX = 5, MOST = 1000 };
 
 typedef struct Case {
   Sample s;
   int number; /* in the emitted file */
+  DType type; /* of what the table has in f32 */
   double *in[IR_MAX_INPUTS];
 } Case;
 
@@ -49,6 +53,41 @@ static bool emittable(const Sample *s) {
   return def->inputs != 0 && !op_has(s->op, OPF_decompose);
 }
 
+/* The sample with inputs of another float type. */
+static bool retype(Sample *s, DType t) {
+  Graph *g = graph_like(s->g);
+  Val map[64] = {NO_VAL};
+  bool changed = false;
+  check(s->g->values.len <= 64, "a sample of many values");
+  for (Val v = 1; v < s->g->values.len; v++) {
+    const Value *x = value_at(s->g, v);
+    bool float_input = x->op == OP_input && x->type.dtype == DT_f32;
+    Type type = x->type;
+    type.dtype = t;
+    map[v] = float_input ? ir_leaf(g, OP_input, x->attr[0].as.i, type, x->at, x->scope)
+                         : ir_copy(g, s->g, v, map);
+    changed = changed || float_input;
+  }
+  for (uint32_t i = 0; i < s->g->outputs.len; i++)
+    graph_output(g, s->g->outputs.at[i].kind, s->g->outputs.at[i].index,
+                 map[s->g->outputs.at[i].value]);
+  s->y = map[s->y];
+  for (int i = 0; i < s->inputs; i++) s->in[i] = map[s->in[i]];
+  s->g = g;
+  return changed;
+}
+
+static void add_case(Sample s, DType type) {
+  if (type != DT_f32 && !retype(&s, type)) return;
+  Case *c = &cases[n_cases++];
+  c->s = s;
+  c->type = type;
+  for (int k = 0; k < s.inputs; k++)
+    c->in[k] = ARENA_ARRAY(arena, double, sample_count(s.g, s.in[k]) + 1);
+  sample_fill(&c->s, (uint64_t)n_cases, c->in);
+  c->number = emitted_add(emitted, pass_widen(c->s.g), BATCH_MAX);
+}
+
 static int set_up(void **state) {
   (void)state;
   arena = arena_new();
@@ -57,13 +96,10 @@ static int set_up(void **state) {
     Sample s[SAMPLES_MAX];
     int n = samples_of(arena, (OpKind)op, s);
     for (int i = 0; i < n; i++) {
-      if (!emittable(&s[i]) || n_cases == MOST) continue;
-      Case *c = &cases[n_cases++];
-      c->s = s[i];
-      for (int k = 0; k < s[i].inputs; k++)
-        c->in[k] = ARENA_ARRAY(arena, double, sample_count(s[i].g, s[i].in[k]) + 1);
-      sample_fill(&c->s, (uint64_t)n_cases, c->in);
-      c->number = emitted_add(emitted, c->s.g, BATCH_MAX);
+      if (!emittable(&s[i]) || n_cases + 3 > MOST) continue;
+      add_case(s[i], DT_f32);
+      add_case(s[i], DT_bf16);
+      add_case(s[i], DT_f16);
     }
   }
   return 0;
@@ -76,11 +112,13 @@ static void compare(Case *c) {
   double *got = ARENA_ARRAY(arena, double, n + 1);
   emitted_run(emitted, c->number, SAMPLE_BATCH, sample_source, c, &got);
   for (int64_t i = 0; i < n; i++) {
-    double tolerance = 1e-6 + 4e-6 * fabs(want[i]);
+    /* 16 bits: what lies between two numbers may be rounded to either */
+    double step = c->type == DT_bf16 ? 0x1p-7 : c->type == DT_f16 ? 0x1p-10 : 4e-6;
+    double tolerance = 1e-6 + step * fabs(want[i]);
     bool same = isnan(want[i]) ? isnan(got[i]) != 0 : got[i] == want[i];
     if (same || fabs(got[i] - want[i]) <= tolerance) continue;
-    print_error("%s, element %lld: emitted C gives %.9g, the interpreter %.9g\n",
-                op_def(c->s.op)->name, (long long)i, got[i], want[i]);
+    print_error("%s in %s, element %lld: emitted C gives %.9g, the interpreter %.9g\n",
+                op_def(c->s.op)->name, dtype_name(c->type), (long long)i, got[i], want[i]);
     fail();
   }
 }
@@ -103,18 +141,30 @@ static void clang_vectors(void **state) {
   ops_agree("clang", "-O2 -march=native");
 }
 
+/* What the interpreter rounds and what emitted code stores: the same 16 bits, for floats of every
+   exponent. */
+static void rounding(void **state) {
+  (void)state;
+  uint64_t seed = 7;
+  for (int i = 0; i < 2000000; i++) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    float x = ddp_from_bits((uint32_t)(seed >> 32));
+    if (isnan(x)) continue;
+    assert_true(dtype_round(DT_bf16, (double)x) == (double)ddp_round_bf16(x));
+    assert_true(dtype_round(DT_f16, (double)x) == (double)ddp_round_f16(x));
+  }
+}
+
 static void enough(void **state) {
   (void)state;
-  assert_true(n_cases > 60);
-  assert_true(n_cases < MOST);
+  assert_true(n_cases > 180);
+  assert_true(n_cases + 3 <= MOST);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(enough),
-      cmocka_unit_test(gcc_vectors),
-      cmocka_unit_test(gcc_plain),
-      cmocka_unit_test(clang_vectors),
+      cmocka_unit_test(enough),    cmocka_unit_test(rounding),      cmocka_unit_test(gcc_vectors),
+      cmocka_unit_test(gcc_plain), cmocka_unit_test(clang_vectors),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);
 }

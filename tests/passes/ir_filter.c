@@ -14,14 +14,18 @@ static Graph *run_fold(Graph *g) {
   return pass_fold(g, &job);
 }
 static Graph *run_cast(Graph *g) {
-  return pass_cast(g, NULL);
+  return cast_graph(g, DT_bf16, false);
+}
+static Graph *run_cast_all(Graph *g) {
+  return cast_graph(g, DT_bf16, true);
 }
 static const struct {
   const char *name;
   Graph *(*run)(Graph *);
-} passes[] = {{"fold", run_fold}, {"cse", pass_cse},
-              {"dce", pass_dce},  {"decompose", pass_decompose},
-              {"cast", run_cast}, {NULL, NULL}};
+} passes[] = {{"fold", run_fold},    {"cse", pass_cse},
+              {"dce", pass_dce},     {"decompose", pass_decompose},
+              {"cast", run_cast},    {"cast_all", run_cast_all},
+              {"widen", pass_widen}, {NULL, NULL}};
 
 static void declare_field(Arena *a, const char *line) {
   Field f = {.name = "field", .has_range = true};

@@ -12,23 +12,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char job_text[] =
-    "edition 1\n\n"
-    "import \"std/models/gpt2.ddp\" as gpt2\n\n"
-    "dataset words {\n"
-    "  let rows = csv(\"tokens.csv\")\n"
-    "  field ids: int64[64] in 0..1000\n"
-    "  split train = rows\n"
-    "  split validation = rows\n"
-    "}\n\n"
-    "model net = gpt2.GPT2LMHead(1000, 64, 128, %d, 4, 0.1)\n\n"
-    "objective {\n"
-    "  loss = causal_lm_loss(net(words.ids), words.ids)\n"
-    "}\n\n"
-    "train {\n"
-    "  output_dir = \"runs/depth\"\n"
-    "  per_device_train_batch_size = 4\n%s"
-    "}\n";
+static const char job_text[] = "edition 1\n\n"
+                               "import \"std/models/gpt2.ddp\" as gpt2\n\n"
+                               "dataset words {\n"
+                               "  let rows = csv(\"tokens.csv\")\n"
+                               "  field ids: int64[64] in 0..1000\n"
+                               "  split train = rows\n"
+                               "  split validation = rows\n"
+                               "}\n\n"
+                               "model net = gpt2.GPT2LMHead(1000, 64, 128, %d, 4, 0.1)\n\n"
+                               "objective {\n"
+                               "  loss = causal_lm_loss(net(words.ids), words.ids)\n"
+                               "}\n\n"
+                               "train {\n"
+                               "  output_dir = \"runs/depth\"\n"
+                               "  per_device_train_batch_size = 4\n%s"
+                               "}\n";
 
 typedef struct Counts {
   double kernels;   /* of the training step */
@@ -64,14 +63,15 @@ static Counts compile(int blocks, const char *settings) {
   EmitOptions how = {.target = &target_cpu, .compiler_version = "0", .march = "native"};
   emit_program(&out, plan, &how);
   struct mallinfo2 after = mallinfo2();
-  const char *kernels = strstr(out.at, "\nstatic void "), *calls = strstr(out.at, "\nstatic void forward_backward(");
+  const char *kernels = strstr(out.at, "\nstatic void "),
+             *calls = strstr(out.at, "\nstatic void forward_backward(");
   if (!kernels || !calls) _exit(1);
-  return (Counts){
-      .kernels = plan->train.kernels.len,
-      .functions = count_functions(arena, &plan->train),
-      .text = (double)(calls - kernels),
-      .whole = (double)out.len,
-      .bytes = (double)(after.uordblks + after.hblkhd) - (double)(before.uordblks + before.hblkhd)};
+  return (Counts){.kernels = plan->train.kernels.len,
+                  .functions = count_functions(arena, &plan->train),
+                  .text = (double)(calls - kernels),
+                  .whole = (double)out.len,
+                  .bytes = (double)(after.uordblks + after.hblkhd) -
+                           (double)(before.uordblks + before.hblkhd)};
 }
 
 /* In a process of its own: memory of an earlier job would count. */
@@ -96,7 +96,8 @@ static int check(const char *name, const char *settings) {
   Counts one = measure(1, settings), few = measure(12, settings), many = measure(48, settings);
   double calls = (many.kernels - few.kernels) / (few.kernels - one.kernels) * 11 / 36;
   double bytes = (many.bytes - few.bytes) / (few.bytes - one.bytes) * 11 / 36;
-  printf("%s: %.0f and %.0f kernels, %.0f and %.0f functions of %.0f and %.0f bytes; programs of %.0f and "
+  printf("%s: %.0f and %.0f kernels, %.0f and %.0f functions of %.0f and %.0f bytes; programs of "
+         "%.0f and "
          "%.0f bytes; growth a block: kernels %.3f, memory of the compiler %.3f\n",
          name, few.kernels, many.kernels, few.functions, many.functions, few.text, many.text,
          few.whole, many.whole, calls, bytes);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 5, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 6, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -154,6 +154,7 @@ typedef struct DdpStep {
   char *block;          /* activations and workspace */
   const double *counts; /* [n_counts]: denominators of the whole update window */
   double share;         /* B / samples of the whole update window */
+  double loss_scale;    /* fp16: gradients are computed times this */
   bool accumulate;      /* add to grads (micro-batches after the first) */
   uint64_t seed;        /* of run-time draws */
   int64_t update;       /* from 0 */

@@ -6,6 +6,7 @@
    Coefficients: weighted minimax fits, rounded one after another (tools/fit_math.py). */
 #ifndef DDP_KERNELS_CPU_MATH_H
 #define DDP_KERNELS_CPU_MATH_H
+#include "half.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +15,6 @@
 #ifdef __clang__ /* `omp simd` on a short loop need not lead to vectors */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
-#define DDP_INLINE static inline __attribute__((always_inline, unused))
 
 /* Fused where the machine has it; elsewhere a product and a sum, as PyTorch computes there. */
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) ||                      \
@@ -33,17 +33,6 @@ DDP_INLINE double ddp_fma(double a, double b, double c) {
   return a * b + c;
 }
 #endif
-
-DDP_INLINE uint32_t ddp_bits(float x) {
-  uint32_t u;
-  memcpy(&u, &x, sizeof u);
-  return u;
-}
-DDP_INLINE float ddp_from_bits(uint32_t u) {
-  float x;
-  memcpy(&x, &u, sizeof x);
-  return x;
-}
 
 #define DDP_LN2_HI 0.693359375f /* 10 bits: n * DDP_LN2_HI is exact */
 #define DDP_LN2_LO (-2.12194440e-4f)
