@@ -1,31 +1,9 @@
 /* Scheduled graphs as functions. First all kernels are made (so that their names are known), then the
    calls, then the declarations of the memory that the calls name, which stand in front of them. */
-#include "program.h"
+#include "scene.h"
 #include "call.h"
 #include "die.h"
 #include "op.h"
-
-typedef struct Draw { /* random numbers of one site */
-  int64_t site;
-  const char *name;
-} Draw;
-
-typedef struct Scene { /* one function being written */
-  Emit *e;
-  const Program *p;
-  Role role;
-  Names names;
-  const char **memory; /* by Val: its name here, once used */
-  Map named;           /* memory that several values may be: a value that has its name */
-  VEC(Val) order;      /* values with a name, in order of first use */
-  VEC(Draw) draws;
-  bool batch, accumulate, host;
-  bool inlined; /* a kernel's body stands here, not its call */
-} Scene;
-
-static bool on_step(const Scene *s) {
-  return s->role <= ROLE_counts;
-}
 
 int32_t leaf_home(const Plan *plan, int32_t leaf) {
   while (plan->job->leaves.at[leaf].tied_to >= 0) leaf = plan->job->leaves.at[leaf].tied_to;
@@ -50,7 +28,7 @@ static const char *wanted_name(const Scene *s, Val v) {
   case HOME_grad:
     return arena_printf(s->e->arena, "d_%s", s->e->leaf_name[leaf_home(s->e->plan, at->index)]);
   case HOME_input:
-    if (on_step(s)) return job->dataset.fields.at[at->index].name;
+    if (scene_on_step(s)) return job->dataset.fields.at[at->index].name;
     return "g";
   case HOME_state:
     return at->index < 0 ? "p" : at->name && *at->name ? at->name : "state";
@@ -61,6 +39,7 @@ static const char *wanted_name(const Scene *s, Val v) {
 
 static const char *memory_name(Scene *s, Val v) {
   if (s->memory[v]) return s->memory[v];
+  if (s->outer) return loop_memory(s, v);
   /* several values may be one memory (a parameter read twice) */
   const ValuePlace *at = &s->p->places.at[v];
   bool by_index = at->home == HOME_param || at->home == HOME_buffer || at->home == HOME_input ||
@@ -72,7 +51,7 @@ static const char *memory_name(Scene *s, Val v) {
   }
   bool leaf = at->home == HOME_param || at->home == HOME_buffer;
   const char *wanted = wanted_name(s, v);
-  s->memory[v] = leaf ? wanted : names_add(&s->names, wanted);
+  s->memory[v] = leaf ? wanted : names_add(s->names, wanted);
   vec_push(s->e->arena, &s->order, v);
   return s->memory[v];
 }
@@ -80,6 +59,7 @@ static const char *memory_name(Scene *s, Val v) {
 static const char *host_text(Scene *s, const Value *v) {
   Arena *a = s->e->arena;
   s->host = true;
+  if (v->op == OP_turn) return s->turn;
   const char *from = s->role == ROLE_optimizer ? "s" : "step";
   if (v->op == OP_count) return arena_printf(a, "step->counts[%lld]", (long long)v->attr[0].as.i);
   if (v->op == OP_share) return "step->share";
@@ -99,13 +79,20 @@ static const char *draw_name(Scene *s, const Value *v) {
   int64_t site = v->attr[op_attr(v->op, "site")].as.i;
   for (uint32_t i = 0; i < s->draws.len; i++)
     if (s->draws.at[i].site == site) return s->draws.at[i].name;
-  const char *path = graph_scope_path(s->e->arena, s->p->g, v->scope);
-  const char *name = names_add(&s->names, arena_printf(s->e->arena, "draw_%s", path));
-  vec_push(s->e->arena, &s->draws, (Draw){site, name});
+  const char *from = s->outer ? draw_name(s->outer, v) : NULL;
+  const char *path = s->outer ? "" : graph_scope_path(s->e->arena, s->p->g, v->scope);
+  const char *wanted = s->outer ? arena_printf(s->e->arena, "%s_turn", from)
+                                : arena_printf(s->e->arena, "draw_%s", path);
+  const char *name = names_add(s->names, wanted);
+  vec_push(s->e->arena, &s->draws, (SceneDraw){site, name, from});
   return name;
 }
 
-static const char *operand_text(void *self, OperandKind kind, Val val) {
+const char *scene_memory(Scene *s, Val v) {
+  return scene_operand(s, OPERAND_memory, kernel_base(s->p, v));
+}
+
+const char *scene_operand(void *self, OperandKind kind, Val val) {
   Scene *s = self;
   switch (kind) {
   case OPERAND_memory: {
@@ -139,7 +126,8 @@ static bool loop_free(const Kernel *k) {
 }
 
 /* "/ * net.fc1, job.ddp:31 * /" in front of the kernels of one place of the job. */
-static void write_heading(Scene *s, const Kernel *k, Text *out, const char **last) {
+static void write_heading(Scene *s, const Kernel *k, Text *out, const char *indent,
+                          const char **last) {
   Text t = {0};
   Scope scope = 0;
   if (k->kind == KERNEL_call)
@@ -153,7 +141,7 @@ static void write_heading(Scene *s, const Kernel *k, Text *out, const char **las
   }
   const char *text = t.len ? arena_strdup(s->e->arena, t.at) : "";
   text_free(&t);
-  if (*text && (!*last || strcmp(*last, text))) text_addf(out, "  /* %s */\n", text);
+  if (*text && (!*last || strcmp(*last, text))) text_addf(out, "%s/* %s */\n", indent, text);
   *last = text;
 }
 
@@ -163,10 +151,14 @@ static void write_ready(Scene *s, const Kernel *k, Text *out) {
     text_addf(out, "  ddp_grad_ready(step, P_%s);\n", s->e->leaf_name[k->grads_ready.at[i]]);
 }
 
-static void write_kernel_call(Scene *s, const Kernel *k, const char *function,
-                              const Operands *operands, Text *out) {
+static void write_kernel_call(Scene *s, const Kernel *k, const Made *made, Text *out,
+                              const char *indent) {
+  if (k->loop) {
+    loop_write(s, k, made->turn, out, indent);
+    return;
+  }
   if (k->kind == KERNEL_call) {
-    call_write(s->e, s->p, k, out, "  ", operand_text, s, ";\n");
+    call_write(s->e, s->p, k, out, indent, scene_operand, s, ";\n");
     Dim unused;
     for (int i = 0; i <= value_at(s->p->g, k->call)->inputs; i++) { /* sizes may name B */
       const Value *v = value_at(s->p->g, k->call);
@@ -175,25 +167,20 @@ static void write_kernel_call(Scene *s, const Kernel *k, const char *function,
     }
     return;
   }
-  if (!function) {
+  if (!made->function) {
     s->inlined = true;
-    kernel_inline(s->e, s->p, k, out, "  ", operand_text, s);
+    kernel_inline(s->e, s->p, k, out, indent, scene_operand, s);
     s->inlined = false;
     return;
   }
   VEC(const char *) args = {0};
-  for (uint32_t i = 0; i < operands->len; i++)
-    vec_push(s->e->arena, &args, operand_text(s, operands->at[i].kind, operands->at[i].val));
-  write_call(out, "  ", function, args.at, args.len, ";\n");
+  const Operands *o = &made->operands;
+  for (uint32_t i = 0; i < o->len; i++)
+    vec_push(s->e->arena, &args, scene_operand(s, o->at[i].kind, o->at[i].val));
+  write_call(out, indent, made->function, args.at, args.len, ";\n");
 }
 
 /* ---------- declarations ---------- */
-
-typedef struct Declaration {
-  const char *code;
-  Type shape;
-} Declaration;
-typedef VEC(Declaration) Declarations;
 
 /* Shapes stand in one column, but a few long lines do not push it out. */
 static void write_declarations(const Declarations *d, Text *out) {
@@ -214,6 +201,15 @@ static bool is_written(const Scene *s, Val v) {
   return at->home != HOME_input && at->home != HOME_param;
 }
 
+void scene_declare_block(Scene *s, const char *name, Type type, int64_t offset, Declarations *out) {
+  const char *ctype = s->e->target->storage_type(type.dtype);
+  const char *block = scene_on_step(s) ? "step->block" : "block";
+  Declaration d = {arena_printf(s->e->arena, "%s *%s = (%s *)(%s + %lld);", ctype, name, ctype,
+                                block, (long long)offset),
+                   type};
+  vec_push(s->e->arena, out, d);
+}
+
 static void declare_memory(Scene *s, Val v, Declarations *out) {
   Arena *a = s->e->arena;
   const Plan *plan = s->e->plan;
@@ -222,7 +218,7 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
   const char *ctype = s->e->target->storage_type(type.dtype), *value = NULL;
   switch (at->home) {
   case HOME_input: {
-    value = on_step(s) ? arena_printf(a, "step->fields[%d]", at->index) : "s->g";
+    value = scene_on_step(s) ? arena_printf(a, "step->fields[%d]", at->index) : "s->g";
     break;
   }
   case HOME_param: {
@@ -244,7 +240,7 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
     break;
   case HOME_block:
     value = arena_printf(a, "(%s *)(%sblock + %lld)", ctype,
-                         on_step(s)                  ? "step->"
+                         scene_on_step(s)            ? "step->"
                          : s->role == ROLE_optimizer ? "s->"
                                                      : "",
                          (long long)at->offset);
@@ -271,7 +267,10 @@ static void declare_all(Scene *s, Text *out) {
     for (uint32_t j = 0; j < s->order.len; j++)
       if (s->p->places.at[s->order.at[j]].home == parts[i].home)
         declare_memory(s, s->order.at[j], &lines);
-    if (lines.len && parts[i].title && on_step(s)) text_addf(out, "  /* %s */\n", parts[i].title);
+    for (uint32_t j = 0; parts[i].home == HOME_block && j < s->block.len; j++)
+      vec_push(s->e->arena, &lines, s->block.at[j]);
+    if (lines.len && parts[i].title && scene_on_step(s))
+      text_addf(out, "  /* %s */\n", parts[i].title);
     write_declarations(&lines, out);
   }
   for (uint32_t i = 0; i < s->draws.len; i++)
@@ -304,7 +303,7 @@ static void write_head(Scene *s, const char *name, Text *out) {
               name);
     break;
   }
-  if (!on_step(s) && s->role != ROLE_optimizer && p->block_bytes)
+  if (!scene_on_step(s) && s->role != ROLE_optimizer && p->block_bytes)
     text_addf(out, "  _Alignas(64) char block[%lld];\n", (long long)p->block_bytes);
 }
 
@@ -327,22 +326,25 @@ static void write_unused(const Scene *s, const char *body, Text *out) {
   if (s->role == ROLE_finish && !strstr(body, "sums[")) text_add(out, "  (void)sums;\n");
 }
 
-static void write_calls(Scene *s, Text *out) {
-  const Program *p = s->p;
-  const char **functions = ARENA_ARRAY(s->e->arena, const char *, p->kernels.len + 1);
-  Operands *operands = ARENA_ARRAY(s->e->arena, Operands, p->kernels.len + 1);
-  bool scalar = s->role == ROLE_finish || s->role == ROLE_schedule;
+/* inlines: nests without loops stand where they are called. */
+Made *scene_make(Emit *e, const Program *p, bool inlines) {
+  Made *made = ARENA_ARRAY(e->arena, Made, p->kernels.len + 1);
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
-    if (k->kind == KERNEL_nest && !(scalar && loop_free(k)))
-      functions[i] = kernel_function(s->e, p, k, &operands[i]);
+    if (k->loop) made[i].turn = scene_make(e, &k->loop->body, false);
+    if (k->kind == KERNEL_nest && !(inlines && loop_free(k)))
+      made[i].function = kernel_function(e, p, k, &made[i].operands);
   }
-  names_init(&s->names, s->e->arena, &s->e->globals);
+  return made;
+}
+
+void scene_kernels(Scene *s, const Made *made, Text *out, const char *indent) {
+  const Program *p = s->p;
   const char *last = NULL;
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
-    if (on_step(s)) write_heading(s, k, out, &last);
-    write_kernel_call(s, k, functions[i], &operands[i], out);
+    if (scene_on_step(s)) write_heading(s, k, out, indent, &last);
+    write_kernel_call(s, k, &made[i], out, indent);
     write_ready(s, k, out);
   }
 }
@@ -366,10 +368,13 @@ static const char *role_name(Scene *s, int32_t number) {
 }
 
 void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *out) {
-  Scene s = {.e = e, .p = p, .role = role, .named = {.arena = e->arena}};
+  Names names;
+  Scene s = {.e = e, .p = p, .role = role, .names = &names, .named = {.arena = e->arena}};
   s.memory = ARENA_ARRAY(e->arena, const char *, p->places.len + 1);
   Text calls = {0};
-  write_calls(&s, &calls);
+  const Made *made = scene_make(e, p, role == ROLE_finish || role == ROLE_schedule);
+  names_init(&names, e->arena, &e->globals);
+  scene_kernels(&s, made, &calls, "  ");
   const char *body = calls.at ? calls.at : "";
   write_head(&s, role_name(&s, number), out);
   if (s.batch)
@@ -379,7 +384,7 @@ void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *o
   if (role == ROLE_schedule) text_add(out, "  double factor = 1;\n");
   if (role == ROLE_counts)
     text_addf(out, "  memset(counts, 0, sizeof *counts * %d);\n", e->plan->job->train_counts);
-  if (s.order.len && on_step(&s)) text_add(out, "\n");
+  if (s.order.len && scene_on_step(&s)) text_add(out, "\n");
   text_add(out, body);
   if (role == ROLE_schedule) text_add(out, "  return factor;\n");
   text_add(out, "}\n");

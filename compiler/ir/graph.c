@@ -82,10 +82,10 @@ bool ir_default_attrs(OpKind op, Attr *attrs) {
 
 static bool inputs_fit(const Graph *g, const OpDef *d, const Val *in, int n, const char **error,
                        int *code) {
-  bool fits = d->inputs < 0 ? n >= 1 && n <= IR_MAX_INPUTS : n == d->inputs;
+  bool fits = d->inputs < 0 ? n >= 1 && n <= op_most_inputs(d) : n == d->inputs;
   if (!fits) {
     *error = d->inputs < 0 ? arena_printf(g->arena, "`%s` takes 1 to %d tensors, not %d", d->name,
-                                          IR_MAX_INPUTS, n)
+                                          op_most_inputs(d), n)
                            : arena_printf(g->arena, "`%s` takes %d tensor%s, not %d", d->name,
                                           d->inputs, d->inputs == 1 ? "" : "s", n);
     *code = d->inputs >= 0 && n < d->inputs ? 503 : 505;

@@ -55,7 +55,9 @@ bool dim_mul(Dim a, Dim b, Dim *out);
 bool dim_div(Dim a, Dim b, Dim *out);
 void dim_print(Text *t, Dim d); /* "B", "2B", "B+1", "64" */
 
-enum { IR_MAX_RANK = 8, IR_MAX_INPUTS = 8 };
+/* An op that takes a list of tensors (concat, extern) takes up to IR_MAX_LISTED; a scan, whose body
+   may read many, up to IR_MAX_INPUTS. */
+enum { IR_MAX_RANK = 8, IR_MAX_LISTED = 8, IR_MAX_INPUTS = 24 };
 typedef struct Type {
   DType dtype;
   int rank;
@@ -82,7 +84,8 @@ typedef enum OpKind {
 } OpKind;
 
 /* Attributes, in the order in which the op's row names them. Kinds:
-   int, float, bool, text, axes (normalised list of ints), ints, dims (sizes), dtype.
+   int, float, bool, text, axes (normalised list of ints), ints, dims (sizes), dtype, graph (the body
+   of a loop: a graph of its own over OP_arg, never changed once a value has it).
    The kind tells passes what the attribute means: an `axes` moves when a dimension is put in front,
    `dims` gets one more. A list of length -1 is one that was not given: infer fills it in. Sources
    that are not of one type (input, param, buffer) carry it as the attributes dtype and shape. */
@@ -94,13 +97,15 @@ typedef enum AttrKind {
   ATTR_axes,
   ATTR_ints,
   ATTR_dims,
-  ATTR_dtype
+  ATTR_dtype,
+  ATTR_graph
 } AttrKind;
 typedef struct Attr {
   union {
     int64_t i; /* int, bool, dtype */
     double f;
     const char *text; /* interned */
+    const struct Graph *graph;
     struct {
       int len;
       int64_t at[IR_MAX_RANK];
@@ -132,13 +137,15 @@ typedef struct ScopeInfo {
 
 /* What a graph computes. `index` depends on the kind. */
 typedef enum OutputKind {
-  OUT_loss,   /* rank-0 f32: this micro-batch's part of the update's loss */
-  OUT_grad,   /* gradient of parameter `index` (shape of the leaf) */
-  OUT_buffer, /* new value of buffer `index` */
-  OUT_sum,    /* rank-0: accumulator `index`, added up over micro-batches and ranks */
-  OUT_metric, /* rank-0: metric `index` as a function of accumulators (the `finish` graph) */
-  OUT_state,  /* optimizer graphs: new value of state `index`; -1 is the parameter itself */
-  OUT_value,  /* anything else by number: schedules, tests */
+  OUT_loss,    /* rank-0 f32: this micro-batch's part of the update's loss */
+  OUT_grad,    /* gradient of parameter `index` (shape of the leaf) */
+  OUT_buffer,  /* new value of buffer `index` */
+  OUT_sum,     /* rank-0: accumulator `index`, added up over micro-batches and ranks */
+  OUT_metric,  /* rank-0: metric `index` as a function of accumulators (the `finish` graph) */
+  OUT_state,   /* optimizer graphs: new value of state `index`; -1 is the parameter itself */
+  OUT_carried, /* bodies of loops: what argument `over + index` is in the next turn */
+  OUT_yield,   /* bodies of loops: one part of the stacked result `index` */
+  OUT_value,   /* anything else by number: schedules, tests */
 } OutputKind;
 typedef struct Output {
   OutputKind kind;
@@ -186,7 +193,8 @@ bool ir_is_uniform(const Graph *g, Val v, double *out);
 /* Text form, one value a line, readable back:
      %3 = matmul %1, %2 ta=false tb=true : f32[B,64]   ; net.fc1 job.ddp:31
      out grad 0 %17
-   Rank-0 sources and constants print their attributes: %1 = const value=0.5 dtype=f32 : f32[] */
+   Rank-0 sources and constants print their attributes: %1 = const value=0.5 dtype=f32 : f32[]
+   The body of a loop stands in braces, with numbers of its own: body={ lines of values and outputs } */
 void ir_print(Text *out, const Graph *g);
 void ir_print_value(Text *out, const Graph *g, Val v); /* one line of it, without the line end */
 /* Reads the graphs of a file ("graph train training { ... }", one or several) into out[0..max).

@@ -127,6 +127,8 @@ bool ir_text_attr(IrText *t, AttrKind kind, Attr *out) {
     return read_word_attr(t, kind, out);
   case ATTR_dims:
     return read_dims(t, &out->as.dims.len, out->as.dims.at);
+  case ATTR_graph: /* read.c */
+    return false;
   case ATTR_axes:
   case ATTR_ints: {
     Dim at[IR_MAX_RANK];

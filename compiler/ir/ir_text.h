@@ -7,7 +7,7 @@
 extern const char *const ir_output_names[];
 extern const int ir_output_kinds;
 
-void ir_print_attr(Text *out, AttrKind kind, const Attr *a);
+void ir_print_attr(Text *out, AttrKind kind, const Attr *a); /* no graph: print.c, read.c */
 
 /* Cursor over text. Readers skip blanks (not line ends), return false without moving far when the
    text is not theirs, and never read past the NUL. */

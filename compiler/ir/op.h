@@ -42,7 +42,7 @@ typedef struct AttrDef {
 
 typedef struct OpDef {
   const char *name;
-  int inputs; /* -1: one or more (concat) */
+  int inputs; /* -1: one to IR_MAX_LISTED (concat); -2: one to IR_MAX_INPUTS (scan) */
   unsigned flags;
   const char *domain; /* elementwise: where tests may sample (ops.def) */
   const char *c; /* elementwise: C expression over a, b, c; F(exp) is exp of the dtype's float */
@@ -69,6 +69,9 @@ typedef struct OpDef {
 } OpDef;
 
 const OpDef *op_def(OpKind op);
+static inline int op_most_inputs(const OpDef *d) {
+  return d->inputs == -1 ? IR_MAX_LISTED : d->inputs < 0 ? IR_MAX_INPUTS : d->inputs;
+}
 bool op_find(const char *name, OpKind *out);
 int op_attr(OpKind op, const char *name); /* index of the attribute; -1 */
 static inline bool op_has(OpKind op, OpFlag f) {

@@ -4,8 +4,9 @@
 #include <inttypes.h>
 
 const char *const ir_output_names[] = {
-    [OUT_loss] = "loss",     [OUT_grad] = "grad",   [OUT_buffer] = "buffer", [OUT_sum] = "sum",
-    [OUT_metric] = "metric", [OUT_state] = "state", [OUT_value] = "value",
+    [OUT_loss] = "loss",       [OUT_grad] = "grad",     [OUT_buffer] = "buffer",
+    [OUT_sum] = "sum",         [OUT_metric] = "metric", [OUT_state] = "state",
+    [OUT_carried] = "carried", [OUT_yield] = "yield",   [OUT_value] = "value",
 };
 const int ir_output_kinds = sizeof ir_output_names / sizeof *ir_output_names;
 
@@ -53,6 +54,8 @@ void ir_print_attr(Text *out, AttrKind kind, const Attr *a) {
   case ATTR_dtype:
     text_add(out, dtype_name((DType)a->as.i));
     break;
+  case ATTR_graph:
+    break;
   }
 }
 
@@ -61,7 +64,9 @@ static bool list_is_unset(AttrKind kind, const Attr *a) {
   return (kind == ATTR_axes || kind == ATTR_ints) && a->as.ints.len < 0;
 }
 
-void ir_print_value(Text *out, const Graph *g, Val v) {
+static void print_body(Text *out, const Graph *g, const char *indent);
+
+static void print_line(Text *out, const Graph *g, Val v, const char *indent) {
   const Value *x = value_at(g, v);
   const OpDef *d = op_def(x->op);
   text_addf(out, "%%%u = %s", v, d->name);
@@ -69,7 +74,13 @@ void ir_print_value(Text *out, const Graph *g, Val v) {
   for (int i = 0; i < d->attrs; i++) {
     if (list_is_unset(d->attr[i].kind, &x->attr[i])) continue;
     text_addf(out, " %s=", d->attr[i].name);
-    ir_print_attr(out, d->attr[i].kind, &x->attr[i]);
+    if (d->attr[i].kind != ATTR_graph) {
+      ir_print_attr(out, d->attr[i].kind, &x->attr[i]);
+      continue;
+    }
+    text_add(out, "{\n");
+    print_body(out, x->attr[i].as.graph, arena_printf(g->arena, "%s  ", indent));
+    text_addf(out, "%s}", indent);
   }
   text_add(out, " : ");
   type_print(out, x->type);
@@ -82,16 +93,25 @@ void ir_print_value(Text *out, const Graph *g, Val v) {
   }
 }
 
-void ir_print(Text *out, const Graph *g) {
-  text_addf(out, "graph %s%s {\n", g->name, g->training ? " training" : "");
+void ir_print_value(Text *out, const Graph *g, Val v) {
+  print_line(out, g, v, "");
+}
+
+/* Values and outputs, a line each. */
+static void print_body(Text *out, const Graph *g, const char *indent) {
   for (Val v = 1; v < g->values.len; v++) {
-    text_add(out, "  ");
-    ir_print_value(out, g, v);
+    text_add(out, indent);
+    print_line(out, g, v, indent);
     text_add(out, "\n");
   }
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     const Output *o = &g->outputs.at[i];
-    text_addf(out, "  out %s %d %%%u\n", ir_output_names[o->kind], o->index, o->value);
+    text_addf(out, "%sout %s %d %%%u\n", indent, ir_output_names[o->kind], o->index, o->value);
   }
+}
+
+void ir_print(Text *out, const Graph *g) {
+  text_addf(out, "graph %s%s {\n", g->name, g->training ? " training" : "");
+  print_body(out, g, "  ");
   text_add(out, "}\n");
 }

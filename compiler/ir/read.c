@@ -5,6 +5,8 @@
        out KIND INDEX %1
      }
 
+   The value of an attribute that is a graph is such lines in braces.
+
    Numbers of values are names: any order of counting, each given once before it is used. Types are
    inferred; a written one must agree. `;` starts a comment; its first word is the scope. */
 #include "diag.h"
@@ -74,6 +76,23 @@ static bool read_use(Reader *r, Val *out) {
   return fault(r, 301, arena_printf(r->arena, "value `%%%u` is not made above this line", n));
 }
 
+static bool read_body(Reader *r);
+
+/* { lines }: a graph with scopes and numbers of its own. */
+static bool read_inner(Reader *r, Attr *out) {
+  if (!ir_text_char(&r->text, '{')) return unexpected(r, "`{`");
+  Reader outer = *r;
+  r->g = graph_new(r->arena, "body", outer.g->training);
+  memset(&r->map, 0, sizeof r->map);
+  bool ok = read_body(r);
+  out->as.graph = r->g;
+  r->g = outer.g;
+  r->map.at = outer.map.at;
+  r->map.len = outer.map.len;
+  r->map.cap = outer.map.cap;
+  return ok;
+}
+
 static bool read_attrs(Reader *r, OpKind op, Attr *attrs) {
   const OpDef *d = op_def(op);
   bool given[IR_MAX_ATTRS] = {0};
@@ -83,7 +102,10 @@ static bool read_attrs(Reader *r, OpKind op, Attr *attrs) {
     int k = op_attr(op, word);
     if (k < 0)
       return fault(r, 502, arena_printf(r->arena, "`%s` has no attribute `%s`", d->name, word));
-    if (!ir_text_char(&r->text, '=') || !ir_text_attr(&r->text, d->attr[k].kind, &attrs[k]))
+    bool begun = ir_text_char(&r->text, '=');
+    bool graph = begun && d->attr[k].kind == ATTR_graph;
+    if (graph && !read_inner(r, &attrs[k])) return false;
+    if (!begun || (!graph && !ir_text_attr(&r->text, d->attr[k].kind, &attrs[k])))
       return unexpected(r, arena_printf(r->arena, "a value for `%s`", word));
     given[k] = true;
   }
@@ -175,6 +197,20 @@ static bool read_output(Reader *r) {
   return unexpected(r, "a kind of output");
 }
 
+/* Up to the closing brace. */
+static bool read_body(Reader *r) {
+  char word[128];
+  for (;;) {
+    skip_space(r);
+    if (ir_text_char(&r->text, '}')) return true;
+    bool ok = *r->text.at == '%' ? read_value(r)
+              : ir_text_word(&r->text, word, sizeof word) && !strcmp(word, "out")
+                  ? read_output(r)
+                  : unexpected(r, "a value, `out` or `}`");
+    if (!ok) return false;
+  }
+}
+
 static Graph *read_graph(Reader *r) {
   char word[128];
   if (!ir_text_word(&r->text, word, sizeof word) || strcmp(word, "graph") != 0 ||
@@ -190,15 +226,7 @@ static Graph *read_graph(Reader *r) {
   }
   r->g = graph_new(r->arena, name, training);
   r->map.len = 0;
-  for (;;) {
-    skip_space(r);
-    if (ir_text_char(&r->text, '}')) return r->g;
-    bool ok = *r->text.at == '%' ? read_value(r)
-              : ir_text_word(&r->text, word, sizeof word) && !strcmp(word, "out")
-                  ? read_output(r)
-                  : unexpected(r, "a value, `out` or `}`");
-    if (!ok) return NULL;
-  }
+  return read_body(r) ? r->g : NULL;
 }
 
 int ir_parse_all(Arena *a, uint32_t source, Graph **out, int max) {

@@ -14,13 +14,16 @@ static void verify_value(const Graph *g, Val v, const char *pass) {
   check(x->op > OP_none && x->op < OP_COUNT, "after %s: graph %s: %%%u has no op", pass, g->name,
         v);
   const OpDef *d = op_def(x->op);
-  bool fits = d->inputs < 0 ? x->inputs >= 1 && x->inputs <= IR_MAX_INPUTS : x->inputs == d->inputs;
+  bool fits =
+      d->inputs < 0 ? x->inputs >= 1 && x->inputs <= op_most_inputs(d) : x->inputs == d->inputs;
   check(fits, "after %s: graph %s: %%%u: %s has %d inputs", pass, g->name, v, d->name, x->inputs);
   for (int i = 0; i < x->inputs; i++)
     check(x->in[i] != NO_VAL && x->in[i] < v, "after %s: graph %s: %s: input %d comes later", pass,
           g->name, value_text(g, v), i);
   check(x->scope < g->scopes.len, "after %s: graph %s: %s: no such scope", pass, g->name,
         value_text(g, v));
+  for (int k = 0; k < d->attrs; k++)
+    if (d->attr[k].kind == ATTR_graph) ir_verify(x->attr[k].as.graph, pass);
   const char *error = "";
   int code = 0;
   Value again = *x;

@@ -25,7 +25,15 @@ int64_t extent_flat(const Extent *e, const int64_t *index) {
   return flat;
 }
 
+static const Interp *current;
+
+const Interp *interp_current(void) {
+  return current;
+}
+
 double **interp_run(Arena *a, const Graph *g, const Interp *how) {
+  const Interp *before = current;
+  current = how;
   double **value = ARENA_ARRAY(a, double *, g->values.len);
   for (Val v = 1; v < g->values.len; v++) {
     const Value *x = value_at(g, v);
@@ -45,5 +53,6 @@ double **interp_run(Arena *a, const Graph *g, const Interp *how) {
     if (!dtype_is_half(x->type.dtype) && !how->round_f32) continue;
     for (int64_t k = 0; k < n; k++) value[v][k] = dtype_round(x->type.dtype, value[v][k]);
   }
+  current = before;
   return value;
 }

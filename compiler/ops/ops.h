@@ -12,10 +12,15 @@ typedef struct Interp {
   bool round_f32;
   void (*source)(void *self, const Graph *g, Val v, double *out);
   void *self;
+  /* Of the body of a loop: the number of the turn, and how the graph around it runs. `source` of the
+     outermost is asked for draws of bodies too; interp_current() then says which turn it is. */
+  int64_t turn;
+  const struct Interp *outer;
 } Interp;
 /* Results of every value, indexed by Val; in the arena. Sources that need no answer from outside
    (const, dimval, arange) are not asked for. */
 double **interp_run(Arena *a, const Graph *g, const Interp *how);
+const Interp *interp_current(void); /* of the innermost run in progress; NULL */
 
 /* The by-product that v, an OP_part, stands for; `value`: results of the values before it. */
 void part_interpret(const Graph *g, const Value *v, int64_t batch, double *const *value,

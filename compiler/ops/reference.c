@@ -48,7 +48,7 @@ void ops_print_table(Text *out) {
     const OpDef *d = op_def((OpKind)op);
     text_addf(out, "| `%s` | ", d->name);
     if (d->inputs < 0)
-      text_addf(out, "1 to %d", IR_MAX_INPUTS);
+      text_addf(out, "1 to %d", op_most_inputs(d));
     else
       text_addf(out, "%d", d->inputs);
     text_add(out, " | ");

@@ -17,7 +17,7 @@ static bool sizes_positive(const Graph *g, const Value *v, const char **error, i
 }
 
 /* input, param, buffer: index, dtype, shape */
-static bool leaf_infer(const Graph *g, Value *v, const char **error, int *code) {
+bool leaf_infer(const Graph *g, Value *v, const char **error, int *code) {
   v->type = type_scalar((DType)v->attr[1].as.i);
   set_dims(v, &v->attr[2]);
   return sizes_positive(g, v, error, code);

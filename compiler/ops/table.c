@@ -33,7 +33,7 @@ static double floordiv(double a, double b) {
 #define COUNT_(...) (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
 #define OP_EW(name, n, flags, domain, expression, ...)                                             \
   _Static_assert(COUNT_(__VA_ARGS__) == (n), #name ": one gradient for each input");
-#define GRADS_(n) ((n) > 0 ? (n) : (n) == 0 ? 1 : IR_MAX_INPUTS)
+#define GRADS_(n) ((n) > 0 ? (n) : (n) == -1 ? IR_MAX_LISTED : 1)
 #define OP_FN(name, n, flags, attributes, sample, ...)                                             \
   _Static_assert(COUNT_(__VA_ARGS__) == GRADS_(n), #name ": one gradient for each input");
 #include "ops.def"
@@ -68,8 +68,9 @@ static const char *const bodies[OP_COUNT] = {
 /* ---------- the attribute column ---------- */
 static AttrKind kind_named(const char *op, const char *word) {
   static const char *const names[] = {
-      [ATTR_int] = "int",   [ATTR_float] = "float", [ATTR_bool] = "bool", [ATTR_text] = "text",
-      [ATTR_axes] = "axes", [ATTR_ints] = "ints",   [ATTR_dims] = "dims", [ATTR_dtype] = "dtype",
+      [ATTR_int] = "int",   [ATTR_float] = "float", [ATTR_bool] = "bool",
+      [ATTR_text] = "text", [ATTR_axes] = "axes",   [ATTR_ints] = "ints",
+      [ATTR_dims] = "dims", [ATTR_dtype] = "dtype", [ATTR_graph] = "graph",
   };
   for (size_t k = 0; k < sizeof names / sizeof *names; k++)
     if (!strcmp(word, names[k])) return (AttrKind)k;
@@ -118,10 +119,10 @@ static void add_family(const OpCode *code) {
 }
 
 static void make_table(void) {
-  static const OpCode *const families[] = {family_sources,  family_cast,   family_reduce,
-                                           family_windows,  family_conv,   family_order,
-                                           family_movement, family_slices, family_indexing,
-                                           family_matmul,   family_part,   family_external};
+  static const OpCode *const families[] = {
+      family_sources, family_cast,     family_reduce,  family_windows,  family_conv,
+      family_order,   family_movement, family_slices,  family_indexing, family_matmul,
+      family_part,    family_scan,     family_external};
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) add_family(families[i]);
   for (int op = OP_none + 1; op < OP_COUNT; op++) {
     OpDef *d = &table[op];

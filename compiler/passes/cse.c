@@ -35,6 +35,11 @@ static void inputs_in_order(const Value *x, const Val *map, Val *in) {
   in[1] = first;
 }
 
+static Graph *cse_body(Graph *body, const void *with) {
+  (void)with;
+  return pass_cse(body);
+}
+
 Graph *pass_cse(Graph *g) {
   Rewrite r = rewrite_begin(g);
   uint32_t cap = 64;
@@ -53,6 +58,7 @@ Graph *pass_cse(Graph *g) {
       continue;
     }
     r.map[v] = ir_copy(r.to, g, v, r.map);
+    rewrite_body(r.to, r.map[v], cse_body, NULL);
     if (!merge) continue;
     memcpy(value_at(r.to, r.map[v])->in, in, sizeof in); /* so that a + b and b + a meet */
     table[at] = r.map[v];

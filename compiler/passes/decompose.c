@@ -35,6 +35,11 @@ static Val flatten_rows(Graph *to, Val v) {
   return reshape_to(to, ir_must(to, OP_matmul, in, 2, attrs, y.at, y.scope), y.type, &y);
 }
 
+static Graph *decompose_body(Graph *body, const void *with) {
+  (void)with;
+  return pass_decompose(body);
+}
+
 Graph *pass_decompose(Graph *g) {
   Rewrite r = rewrite_begin(g);
   for (Val v = 1; v < g->values.len; v++) {
@@ -44,6 +49,7 @@ Graph *pass_decompose(Graph *g) {
       continue;
     }
     r.map[v] = ir_copy(r.to, g, v, r.map);
+    rewrite_body(r.to, r.map[v], decompose_body, NULL);
     if (op_has(x->op, OPF_decompose))
       r.map[v] = body_of(r.to, r.map[v]);
     else if (x->op == OP_matmul)

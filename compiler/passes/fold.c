@@ -66,6 +66,10 @@ static void count_uses(const Graph *g, uint32_t *uses) {
   for (uint32_t i = 0; i < g->outputs.len; i++) uses[g->outputs.at[i].value]++;
 }
 
+static Graph *fold_body(Graph *body, const void *job) {
+  return pass_fold(body, job);
+}
+
 Graph *pass_fold(Graph *g, const Job *job) {
   Rewrite r = rewrite_begin(g);
   Fold f = {.to = r.to, .job = job};
@@ -73,6 +77,7 @@ Graph *pass_fold(Graph *g, const Job *job) {
   count_uses(g, uses);
   for (Val v = 1; v < g->values.len; v++) {
     r.map[v] = fold_one(&f, ir_copy(r.to, g, v, r.map));
+    rewrite_body(r.to, r.map[v], fold_body, job);
     while (f.uses.len <= r.map[v]) vec_push(g->arena, &f.uses, 0);
     f.uses.at[r.map[v]] += uses[v];
   }

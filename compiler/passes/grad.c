@@ -7,25 +7,18 @@
 #include "die.h"
 #include "extern.h"
 #include "heap.h"
+#include "grad.h"
 #include "ops.h"
 #include "passes.h"
 #include "sema.h"
 #include "ungraded.h"
 
-typedef struct Grad {
-  Job *job;
-  Graph *g;
-  uint32_t n;   /* values of the forward graph */
-  bool *needed; /* a trained parameter is upstream, along differentiable inputs */
-  Val *sum;     /* gradient so far; NO_VAL */
-  Val *leaf;    /* by leaf: gradient */
-} Grad;
-
 static bool is_text(const char *rule, const char *special) {
   return !strcmp(rule, special);
 }
 
-static bool passes(const Value *x, int i) {
+bool grad_passes(const Value *x, int i) {
+  if (x->op == OP_scan) return true; /* its body says */
   if (x->op == OP_extern) return sema_external_grad(x, i) != EXTERNAL_GRAD_none;
   const char *rule = op_def(x->op)->grad[i];
   return !is_text(rule, GRAD_NONE) && !is_text(rule, GRAD_ZERO);
@@ -36,6 +29,17 @@ static int32_t owner(const Job *job, int32_t leaf) {
   return leaf;
 }
 
+/* The dtype of a loop is that of its first result; others may be floats. */
+static void mark_one(const Graph *g, Val v, bool *needed) {
+  const Value *x = value_at(g, v);
+  for (int i = 0; i < x->inputs; i++) needed[v] |= needed[x->in[i]] && grad_passes(x, i);
+  if (dtype_category(x->type.dtype) != 'f' && x->op != OP_scan) needed[v] = false;
+}
+
+void grad_mark(const Graph *g, Val first, uint32_t n, bool *needed) {
+  for (Val v = first; v < n; v++) mark_one(g, v, needed);
+}
+
 static void find_needed(Grad *b) {
   for (Val v = 1; v < b->n; v++) {
     const Value *x = value_at(b->g, v);
@@ -43,8 +47,7 @@ static void find_needed(Grad *b) {
       int32_t leaf = owner(b->job, (int32_t)x->attr[0].as.i);
       b->needed[v] = b->job->leaves.at[leaf].trained;
     }
-    for (int i = 0; i < x->inputs; i++) b->needed[v] |= b->needed[x->in[i]] && passes(x, i);
-    if (dtype_category(x->type.dtype) != 'f') b->needed[v] = false;
+    mark_one(b->g, v, b->needed);
   }
 }
 
@@ -55,7 +58,7 @@ static Val emit(Grad *b, OpKind op, Val in, const Attr *attrs, const Value *like
 }
 
 /* A rule gives a shape that broadcasts from or to the input's: sum or expand it to that. */
-static Val fit(Grad *b, Val c, Type want, const Value *like) {
+Val grad_fit(Grad *b, Val c, Type want, const Value *like) {
   Type have = value_at(b->g, c)->type;
   if (have.rank > want.rank) {
     Attr attrs[2] = {{.as.ints.len = have.rank - want.rank}, {.as.i = 0}};
@@ -87,7 +90,7 @@ static Val fit(Grad *b, Val c, Type want, const Value *like) {
 
 /* ---------- one value ---------- */
 
-static void contribute(Grad *b, Val *to, Val c) {
+void grad_contribute(Grad *b, Val *to, Val c) {
   if (*to == NO_VAL) {
     *to = c;
     return;
@@ -104,8 +107,6 @@ static void missing(Grad *b, const Value *x, int i) {
 }
 
 /* ---------- operators of C headers ---------- */
-static void visit(Grad *b, Val v);
-
 /* The gradient that the header names. */
 static void through_named(Grad *b, Val v, int i, Val g) {
   const Value x = *value_at(b->g, v);
@@ -116,7 +117,7 @@ static void through_named(Grad *b, Val v, int i, Val g) {
   in[x.inputs] = v;
   in[x.inputs + 1] = g;
   Val c = external_inline(b->g, made, in, x.at, x.scope);
-  contribute(b, &b->sum[x.in[i]], fit(b, c, value_at(b->g, x.in[i])->type, &x));
+  grad_contribute(b, &b->sum[x.in[i]], grad_fit(b, c, value_at(b->g, x.in[i])->type, &x));
 }
 
 /* The body of an operator is computed again, and then backwards. Copies of the inputs keep apart what
@@ -131,17 +132,13 @@ static void through_body(Grad *b, Val v, const bool *wanted, Val g) {
   inner.needed = ARENA_ARRAY(b->job->arena, bool, inner.n);
   inner.sum = ARENA_ARRAY(b->job->arena, Val, inner.n);
   for (int i = 0; i < x.inputs; i++) inner.needed[in[i]] = wanted[i];
-  for (Val k = first + x.inputs; k < inner.n; k++) {
-    const Value *y = value_at(b->g, k);
-    for (int i = 0; i < y->inputs; i++) inner.needed[k] |= inner.needed[y->in[i]] && passes(y, i);
-    if (dtype_category(y->type.dtype) != 'f') inner.needed[k] = false;
-  }
+  grad_mark(b->g, first + (Val)x.inputs, inner.n, inner.needed);
   inner.sum[root] = g;
-  for (Val k = inner.n - 1; k >= first + x.inputs; k--) visit(&inner, k);
+  for (Val k = inner.n - 1; k >= first + x.inputs; k--) grad_visit(&inner, k);
   for (int i = x.inputs - 1; i >= 0; i--) {
     if (!wanted[i] || inner.sum[in[i]] == NO_VAL) continue;
-    Val c = fit(b, inner.sum[in[i]], value_at(b->g, x.in[i])->type, &x);
-    contribute(b, &b->sum[x.in[i]], c);
+    Val c = grad_fit(b, inner.sum[in[i]], value_at(b->g, x.in[i])->type, &x);
+    grad_contribute(b, &b->sum[x.in[i]], c);
   }
 }
 
@@ -159,12 +156,18 @@ static void visit_external(Grad *b, Val v, Val g) {
   if (any) through_body(b, v, body, g);
 }
 
-static void visit(Grad *b, Val v) {
+void grad_visit(Grad *b, Val v) {
   Val g = b->sum[v];
   const Value x = *value_at(b->g, v);
-  if (g == NO_VAL || !b->needed[v]) return;
+  if (!b->needed[v]) return;
+  if (x.op == OP_part && value_at(b->g, x.in[0])->op == OP_scan) return; /* it asks for them */
+  if (x.op == OP_scan) {
+    grad_through_scan(b, v);
+    return;
+  }
+  if (g == NO_VAL) return;
   if (x.op == OP_param) {
-    contribute(b, &b->leaf[owner(b->job, (int32_t)x.attr[0].as.i)], g);
+    grad_contribute(b, &b->leaf[owner(b->job, (int32_t)x.attr[0].as.i)], g);
     return;
   }
   if (x.op == OP_extern) {
@@ -172,7 +175,7 @@ static void visit(Grad *b, Val v) {
     return;
   }
   for (int i = x.inputs - 1; i >= 0; i--) {
-    if (!b->needed[x.in[i]] || !passes(&x, i)) continue;
+    if (!b->needed[x.in[i]] || !grad_passes(&x, i)) continue;
     const char *rule = op_def(x.op)->grad[i];
     if (is_text(rule, GRAD_MISSING)) {
       missing(b, &x, i);
@@ -181,7 +184,7 @@ static void visit(Grad *b, Val v) {
     Val c = sema_eval_rule(b->g, rule, v, g, x.scope);
     if (c == NO_VAL) diag_flush(stderr, false); /* what the rule said */
     check(c != NO_VAL, "gradient rule of %s, input %d: %s", op_def(x.op)->name, i, rule);
-    contribute(b, &b->sum[x.in[i]], fit(b, c, value_at(b->g, x.in[i])->type, &x));
+    grad_contribute(b, &b->sum[x.in[i]], grad_fit(b, c, value_at(b->g, x.in[i])->type, &x));
   }
 }
 
@@ -226,9 +229,9 @@ void pass_grad(Job *job) {
   const Value top = *value_at(g, loss);
   b.sum[loss] = seed(job, g, &top);
   unsigned before = diag_errors();
-  for (Val v = b.n - 1; v > 0; v--) visit(&b, v);
+  for (Val v = b.n - 1; v > 0; v--) grad_visit(&b, v);
   if (diag_errors() == before) /* else it is told already why a gradient lacks */
-    ungraded_report(job, b.n, b.leaf, passes);
+    ungraded_report(job, b.n, b.leaf, grad_passes);
   add_outputs(&b);
   ir_verify(g, "grad");
 }

@@ -13,6 +13,16 @@ Graph *rewrite_end(Rewrite *r) {
   return r->to;
 }
 
+void rewrite_body(Graph *to, Val v, BodyPass *pass, const void *with) {
+  Value *x = value_at(to, v);
+  if (x->op != OP_scan) return;
+  Attr attrs[IR_MAX_ATTRS];
+  op_copy_attrs(x, attrs);
+  Attr *body = &attrs[op_attr(OP_scan, "body")];
+  body->as.graph = pass((Graph *)(uintptr_t)body->as.graph, with); /* makes a new one */
+  x->attr = arena_copy(to->arena, attrs, sizeof *attrs * (size_t)op_def(OP_scan)->attrs);
+}
+
 static bool dims_equal(const Attr *a, const Attr *b) {
   if (a->as.dims.len != b->as.dims.len) return false;
   for (int i = 0; i < a->as.dims.len; i++)
@@ -37,6 +47,8 @@ bool rewrite_attr_equal(OpKind op, int k, const Attr *a, const Attr *b) {
     return !memcmp(&a->as.f, &b->as.f, sizeof a->as.f);
   case ATTR_text:
     return a->as.text == b->as.text;
+  case ATTR_graph:
+    return a->as.graph == b->as.graph;
   case ATTR_dims:
     return dims_equal(a, b);
   case ATTR_axes:

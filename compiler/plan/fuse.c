@@ -12,7 +12,7 @@ enum { SAMPLE_BATCH = 61 }; /* sizes are compared at some batch; not a divisor o
 
 bool fuse_is_resident(const Graph *g, Val v) {
   OpKind op = value_at(g, v)->op;
-  return op == OP_input || op == OP_param || op == OP_buffer;
+  return op == OP_input || op == OP_param || op == OP_buffer || op == OP_arg;
 }
 
 bool fuse_overwrites(const Graph *g, const Output *o, Val source) {

@@ -77,6 +77,8 @@ typedef struct ProgramOptions {
 /* Prepares, fuses, schedules and lays out one graph. */
 void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *options);
 void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options);
+/* loop.c: what the kernel of a scan does in one turn. */
+PlanLoop *plan_loop(const Program *p, const Kernel *k, Arena *a, const ProgramOptions *options);
 void plan_memory(Program *p, Arena *a);
 /* Names of values, unique within the program; job: names of leaves and fields, may be NULL. */
 void plan_name_values(Program *p, Arena *a, const Job *job);

@@ -57,6 +57,8 @@ static void add_attributes(Keyed *k, Val v) {
       for (int d = 0; d < a->as.ints.len; d++)
         text_addf(&k->text, "%lld,", (long long)a->as.ints.at[d]);
       break;
+    case ATTR_graph: /* of calls, which are no nests */
+      break;
     case ATTR_dims:
       add_dims(&k->text, a->as.dims.at, a->as.dims.len);
       break;

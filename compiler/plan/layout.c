@@ -135,6 +135,7 @@ static uint64_t hash_program(const Program *p, uint64_t h) {
     const Kernel *k = &p->kernels.at[i];
     h = hash_number(k->nest ? (int64_t)k->key : 0, h);
     if (k->nest) continue;
+    if (k->loop) h = hash_program(&k->loop->body, h);
     const Value *x = value_at(p->g, k->call);
     Text t = {0};
     for (int j = 0; j < x->inputs; j++) type_print(&t, value_at(p->g, x->in[j])->type);

@@ -6,16 +6,15 @@
 #include <stdlib.h>
 
 typedef struct Piece {
-  Val v;
-  int64_t bytes;
-  int32_t first;
+  ValuePlace *place;
+  uint32_t number;
 } Piece;
 
 static int by_size(const void *a, const void *b) {
   const Piece *x = a, *y = b;
-  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
-  if (x->first != y->first) return x->first < y->first ? -1 : 1;
-  return x->v < y->v ? -1 : 1;
+  if (x->place->bytes != y->place->bytes) return x->place->bytes > y->place->bytes ? -1 : 1;
+  if (x->place->first != y->place->first) return x->place->first < y->place->first ? -1 : 1;
+  return x->number < y->number ? -1 : 1;
 }
 
 static bool overlap(const ValuePlace *a, const ValuePlace *b) {
@@ -23,12 +22,12 @@ static bool overlap(const ValuePlace *a, const ValuePlace *b) {
 }
 
 /* The lowest offset from `from` on where `p` does not touch what is placed and alive with it. */
-static int64_t lowest_free(const Program *g, const Piece *placed, uint32_t n, const ValuePlace *p) {
+static int64_t lowest_free(const Piece *placed, uint32_t n, const ValuePlace *p) {
   int64_t at = 0;
   for (bool moved = true; moved;) {
     moved = false;
     for (uint32_t i = 0; i < n; i++) {
-      const ValuePlace *q = &g->places.at[placed[i].v];
+      const ValuePlace *q = placed[i].place;
       if (!overlap(p, q) || at + p->bytes <= q->offset || q->offset + q->bytes <= at) continue;
       at = q->offset + q->bytes;
       moved = true;
@@ -38,7 +37,7 @@ static int64_t lowest_free(const Program *g, const Piece *placed, uint32_t n, co
 }
 
 void plan_memory(Program *p, Arena *a) {
-  Piece *piece = ARENA_ARRAY(a, Piece, p->places.len);
+  Piece *piece = ARENA_ARRAY(a, Piece, p->places.len + p->kernels.len);
   uint32_t n = 0;
   for (Val v = 1; v < p->places.len; v++) {
     ValuePlace *place = &p->places.at[v];
@@ -46,13 +45,20 @@ void plan_memory(Program *p, Arena *a) {
     if (place->home != HOME_block) continue;
     check(place->first >= 0, "%%%u is in the block but no kernel writes it", v);
     place->bytes = plan_align(type_elements_at(t, p->batch_max) * dtype_bytes(t.dtype), PLAN_ALIGN);
-    piece[n++] = (Piece){v, place->bytes, place->first};
+    piece[n] = (Piece){place, n};
+    n++;
+  }
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    PlanLoop *loop = p->kernels.at[i].loop;
+    if (!loop || !loop->scratch.bytes) continue;
+    piece[n] = (Piece){&loop->scratch, n};
+    n++;
   }
   qsort(piece, n, sizeof *piece, by_size);
   p->block_bytes = 0;
   for (uint32_t i = 0; i < n; i++) {
-    ValuePlace *place = &p->places.at[piece[i].v];
-    place->offset = lowest_free(p, piece, i, place);
+    ValuePlace *place = piece[i].place;
+    place->offset = lowest_free(piece, i, place);
     if (place->offset + place->bytes > p->block_bytes)
       p->block_bytes = place->offset + place->bytes;
   }

@@ -42,6 +42,7 @@ static bool *find_forward(const Program *p, Arena *a) {
   const Graph *g = p->g;
   bool *forward = ARENA_ARRAY(a, bool, g->values.len);
   bool any_gradient = false;
+  if (p->backward) return forward;
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     any_gradient = any_gradient || g->outputs.at[i].kind == OUT_grad;
     if (g->outputs.at[i].kind != OUT_grad) forward[g->outputs.at[i].value] = true;
@@ -93,6 +94,9 @@ static const char *name_of(const Program *p, Arena *a, const Job *job, const boo
   case HOME_none:
   case HOME_block:
   case HOME_alias:
+  case HOME_arg:
+  case HOME_next:
+  case HOME_yield:
     break;
   }
   const char *path = path_below_model(p, a, v), *op = op_def(x->op)->name;
@@ -111,6 +115,8 @@ void plan_name_values(Program *p, Arena *a, const Job *job) {
     *map_at(&taken, map_key(name)) = v;
     p->places.at[v].name = name;
   }
+  for (uint32_t i = 0; i < p->kernels.len; i++)
+    if (p->kernels.at[i].loop) plan_name_values(&p->kernels.at[i].loop->body, a, job);
 }
 
 /* ---------- kernels ---------- */
@@ -195,5 +201,6 @@ void plan_name_kernels(Program *p, Arena *a, KernelNames *taken) {
     }
     k->name = text_intern(name);
     if (!again) vec_push(a, taken, (KernelName){k->name, k->key});
+    if (k->loop) plan_name_kernels(&k->loop->body, a, taken);
   }
 }

@@ -18,6 +18,9 @@ typedef enum Home {
                     and the output have the same place. Input 1 (g): HOME_input, index 1 */
   HOME_out,    /* result array (metrics, schedules): element `index`, double */
   HOME_alias,  /* same memory as `alias` (reshape of something in memory) */
+  HOME_arg,    /* bodies of loops: argument `index` */
+  HOME_next,   /* bodies of loops: what argument over + index is in the next turn */
+  HOME_yield,  /* bodies of loops: a part of the stack `index` */
 } Home;
 typedef struct ValuePlace {
   Home home;
@@ -29,6 +32,7 @@ typedef struct ValuePlace {
   const char *name;      /* C identifier: "h1", "net_fc1_relu" */
 } ValuePlace;
 
+struct PlanLoop;
 typedef enum KernelKind { KERNEL_nest, KERNEL_call } KernelKind;
 typedef struct Kernel {
   KernelKind kind;
@@ -39,8 +43,9 @@ typedef struct Kernel {
      not names, values, offsets. Kernels with equal keys have reads and writes in corresponding
      order. */
   uint64_t key;
-  Val call;        /* call: the value of a library op (matmul, rows_grad ...) */
-  bool accumulate; /* writes a gradient: adds to it on micro-batches after the first (a
+  Val call;              /* call: the value of a library op (matmul, rows_grad ...) */
+  struct PlanLoop *loop; /* of a scan */
+  bool accumulate;       /* writes a gradient: adds to it on micro-batches after the first (a
                                 call: with its value; by-products are written) */
   VEC(Val)
   reads, writes;            /* nest: in order of first use / of roots; call: inputs / its value,
@@ -58,8 +63,27 @@ typedef struct Program {
   VEC(ValuePlace) places; /* indexed by Val */
   int64_t block_bytes;    /* activation block at batch_max */
   int64_t batch_max;
+  bool backward;  /* body of a loop that runs backwards */
   uint32_t *seen; /* [values] number of the walk that was there last; [0] that number itself */
 } Program;
+
+/* Where what is carried lies. Numbers of stacks are those of yields; offsets are in the scratch. */
+typedef struct LoopCarry {
+  int after;  /* the stack whose parts it is after each turn; -1 */
+  int before; /* else: the stack whose parts it is before each turn; -1 */
+  int64_t last,
+      other; /* what the last turn writes, if no result is kept; the second of two buffers */
+} LoopCarry;
+
+/* A scan: its body as a program, turn for turn in the same scratch. */
+typedef struct PlanLoop {
+  Program body;
+  LoopCarry *carry;   /* by carried */
+  ValuePlace scratch; /* in the block of the program around: the body's block, then buffers */
+  bool read;          /* somebody reads result 0 */
+} PlanLoop;
+/* The memory of result k of a loop; NO_VAL: nobody reads it. */
+Val plan_loop_result(const Program *p, const Kernel *k, int result);
 
 typedef enum ArenaRole {
   ARENA_param,

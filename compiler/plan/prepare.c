@@ -80,8 +80,8 @@ static Val identity(Graph *g, Val v) {
   return ir_must(g, OP_detach, &v, 1, NULL, x.at, x.scope);
 }
 
-/* A function of C reads memory: numbers that have none get some. */
-static Val copy_extern(Prepare *p, const Value *v) {
+/* A function of C and a loop read memory: numbers that have none get some. */
+static Val copy_reader(Prepare *p, const Value *v) {
   Val in[IR_MAX_INPUTS];
   for (int i = 0; i < v->inputs; i++) {
     in[i] = p->map[v->in[i]];
@@ -89,16 +89,17 @@ static Val copy_extern(Prepare *p, const Value *v) {
     if (op_has(x->op, OPF_source) && !fuse_is_resident(p->to, in[i]))
       in[i] = identity(p->to, in[i]);
   }
-  return ir_must(p->to, OP_extern, in, v->inputs, v->attr, v->at, v->scope);
+  return ir_must(p->to, v->op, in, v->inputs, v->attr, v->at, v->scope);
 }
 
 static void copy_live(Prepare *p) {
   for (Val v = 1; v < p->from->values.len; v++) {
     if (!p->live[v]) continue;
     const Value *x = value_at(p->from, v);
-    p->map[v] = x->op == OP_matmul   ? copy_matmul(p, x)
-                : x->op == OP_extern ? copy_extern(p, x)
-                                     : ir_copy(p->to, p->from, v, p->map);
+    bool reader = x->op == OP_extern || x->op == OP_scan;
+    p->map[v] = x->op == OP_matmul ? copy_matmul(p, x)
+                : reader           ? copy_reader(p, x)
+                                   : ir_copy(p->to, p->from, v, p->map);
     reuse_mask(p, v);
   }
 }
@@ -117,7 +118,7 @@ static uint32_t *count_uses(Arena *a, const Graph *g) {
 /* Its memory holds more than this value (a sum over micro-batches) or another type (results): it is
    written, never read. */
 static bool write_only(OutputKind kind) {
-  return kind != OUT_buffer && kind != OUT_state;
+  return kind != OUT_buffer && kind != OUT_state && kind != OUT_carried && kind != OUT_yield;
 }
 
 /* An output that only reshapes a result is that result: same elements, same order, simpler loops.
@@ -146,7 +147,7 @@ static void own_values(Graph *g, Arena *a) {
     Output *o = &g->outputs.at[i];
     OpKind op = value_at(g, o->value)->op;
     /* a function of C and a by-product write their result; they cannot add to one */
-    bool apart = op_has(op, OPF_source) || op == OP_extern || op == OP_part;
+    bool apart = op_has(op, OPF_source) || op == OP_extern || op == OP_part || op == OP_scan;
     if (apart || times[o->value] > 1 || (write_only(o->kind) && uses[o->value]))
       o->value = identity(g, o->value);
   }

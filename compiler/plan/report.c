@@ -3,6 +3,7 @@
 #include "conv.h"
 #include "fuse.h"
 #include "op.h"
+#include "scan.h"
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -198,6 +199,12 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
 
 /* ---------- kernels ---------- */
 int64_t plan_call_flops(const Program *p, const Kernel *k) {
+  if (k->loop) {
+    int64_t turn = 0;
+    for (uint32_t i = 0; i < k->loop->body.kernels.len; i++)
+      turn += plan_call_flops(&k->loop->body, &k->loop->body.kernels.at[i]);
+    return turn * dim_at(scan_of(value_at(p->g, k->call)).length, p->batch_max);
+  }
   if (k->kind != KERNEL_call) return 0;
   const Value *x = value_at(p->g, k->call);
   if (conv_is(x->op)) {
@@ -211,7 +218,18 @@ int64_t plan_call_flops(const Program *p, const Kernel *k) {
   return 2 * inner * type_elements_at(x->type, p->batch_max);
 }
 
+static const char *loop_text(const Program *p, const Kernel *k, Arena *a) {
+  Scan s = scan_of(value_at(p->g, k->call));
+  Text n = {0};
+  dim_print(&n, s.length);
+  const char *text = arena_printf(a, "loop of %s turns%s over %u kernels", n.at,
+                                  s.reverse ? ", last to first," : "", k->loop->body.kernels.len);
+  text_free(&n);
+  return text;
+}
+
 static const char *call_text(const Program *p, const Kernel *k, Arena *a) {
+  if (k->loop) return loop_text(p, k, a);
   const Value *x = value_at(p->g, k->call);
   const char *s = op_def(x->op)->name;
   for (int i = 0; i < x->inputs; i++) {
@@ -257,6 +275,16 @@ static const char *ready_text(const Plan *plan, const Kernel *k, Arena *a) {
   return s;
 }
 
+/* The kernels of one turn, numbered below those of the loop. */
+static void add_turn(Table *t, const Program *body, const char *number, Arena *a) {
+  for (uint32_t i = 0; i < body->kernels.len; i++) {
+    const Kernel *k = &body->kernels.at[i];
+    const char *own = arena_printf(a, "%s.%u", number, i + 1);
+    row(t, own, k->name, plan_kernel_text(body, k, a), place_text(a, k->at), "");
+    if (k->loop) add_turn(t, &k->loop->body, own, a);
+  }
+}
+
 static void print_kernels(Text *out, const Plan *plan, const Program *p, const char *what,
                           Arena *a) {
   if (!p->g) return;
@@ -271,6 +299,7 @@ static void print_kernels(Text *out, const Plan *plan, const Program *p, const c
     products += plan_call_flops(p, k) > 0;
     row(&t, arena_printf(a, "%u", i + 1), k->name, plan_kernel_text(p, k, a), place_text(a, k->at),
         ready_text(plan, k, a));
+    if (k->loop) add_turn(&t, &k->loop->body, arena_printf(a, "%u", i + 1), a);
   }
   text_addf(out, "%s: %u kernels, %u of them products of %s FLOP at batch %lld\n", what,
             p->kernels.len, products, grouped(a, flops), (long long)p->batch_max);

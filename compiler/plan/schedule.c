@@ -28,16 +28,16 @@ static ValuePlace place_of_source(const Graph *g, Val v) {
     }
     return p;
   }
-  p.home = x->op == OP_param ? HOME_param : HOME_buffer;
-  p.index = (int32_t)attr_int(x, "leaf");
+  p.home = x->op == OP_arg ? HOME_arg : x->op == OP_param ? HOME_param : HOME_buffer;
+  p.index = (int32_t)attr_int(x, x->op == OP_arg ? "k" : "leaf");
   return p;
 }
 
 static ValuePlace place_of_output(const Output *o) {
   static const Home home[] = {
-      [OUT_loss] = HOME_sum, [OUT_grad] = HOME_grad,  [OUT_buffer] = HOME_buffer,
-      [OUT_sum] = HOME_sum,  [OUT_metric] = HOME_out, [OUT_state] = HOME_state,
-      [OUT_value] = HOME_out};
+      [OUT_loss] = HOME_sum,  [OUT_grad] = HOME_grad,    [OUT_buffer] = HOME_buffer,
+      [OUT_sum] = HOME_sum,   [OUT_metric] = HOME_out,   [OUT_state] = HOME_state,
+      [OUT_value] = HOME_out, [OUT_carried] = HOME_next, [OUT_yield] = HOME_yield};
   return (ValuePlace){.home = home[o->kind], .index = o->kind == OUT_loss ? 0 : o->index};
 }
 
@@ -181,6 +181,20 @@ static void order_kernels(Program *p, Fuser *f, bool in_order) {
   check(p->kernels.len == o.n, "kernels wait for each other in a circle");
 }
 
+static void plan_loops(Program *p, Fuser *f, const ProgramOptions *options) {
+  bool *read = ARENA_ARRAY(f->arena, bool, p->places.len + 1);
+  for (uint32_t i = 0; i < p->kernels.len; i++)
+    for (uint32_t r = 0; r < p->kernels.at[i].reads.len; r++)
+      read[p->kernels.at[i].reads.at[r]] = true;
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    Kernel *k = &p->kernels.at[i];
+    if (k->kind != KERNEL_call || value_at(p->g, k->call)->op != OP_scan) continue;
+    k->loop = plan_loop(p, k, f->arena, options);
+    k->loop->read = read[k->call] || f->output[k->call];
+    k->loop->scratch.first = k->loop->scratch.last = (int32_t)i;
+  }
+}
+
 static void set_lifetimes(Program *p) {
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
@@ -195,6 +209,7 @@ void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options) {
   p->batch_max = options->batch_max;
   make_places(p, f);
   order_kernels(p, f, options->in_order);
+  plan_loops(p, f, options);
   set_lifetimes(p);
   for (uint32_t i = 0; i < p->kernels.len; i++)
     if (p->kernels.at[i].nest) p->kernels.at[i].key = plan_nest_key(p, &p->kernels.at[i]);

@@ -265,8 +265,8 @@ Datum builtin_flip(Eval *e, const Builtin *b, const BuiltinCall *c) {
 Datum concat_values(Eval *e, Val *v, uint32_t n, int64_t axis, Span at) {
   while (n > 1) { /* the op takes a few at a time */
     uint32_t out = 0;
-    for (uint32_t i = 0; i < n; i += IR_MAX_INPUTS) {
-      int k = (int)(n - i < IR_MAX_INPUTS ? n - i : IR_MAX_INPUTS);
+    for (uint32_t i = 0; i < n; i += IR_MAX_LISTED) {
+      int k = (int)(n - i < IR_MAX_LISTED ? n - i : IR_MAX_LISTED);
       Attr attr[IR_MAX_ATTRS] = {0};
       Attr *dim = &attr[op_attr(OP_concat, "dim")];
       dim->as.ints.len = 1;

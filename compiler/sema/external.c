@@ -267,9 +267,9 @@ static bool check_head(const Decl *d) {
     diag_report(DIAG_E0909, d->type->span, "the result cannot be of this type");
     good = false;
   }
-  if (tensors >= 1 && tensors <= IR_MAX_INPUTS) return good;
+  if (tensors >= 1 && tensors <= IR_MAX_LISTED) return good;
   diag_report(DIAG_E0909, d->name.span, "an operator takes 1 to %d tensors, `%s` takes %d",
-              IR_MAX_INPUTS, d->name.text, tensors);
+              IR_MAX_LISTED, d->name.text, tensors);
   return false;
 }
 

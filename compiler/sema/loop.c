@@ -1,13 +1,15 @@
 /* `for` as a statement. Over lists it is unrolled. Over a tensor it is a loop along the first dimension
-   with carried names that keep their type and with `yield` that is stacked: it is unrolled as well
-   while the length is known and no greater than TURNS_UNROLLED. For other lengths one turn is
-   evaluated, so that everything is checked and typed, and the loop is refused (E0716). */
+   with carried names that keep their type and with `yield` that is stacked: a loop of the program
+   (scan_loop.c), but unrolled where it has few turns, and where it walks over a list as well. */
 #include "builtin.h"
 #include "expr.h"
 #include "fold.h"
 #include "op.h"
+#include "scan_loop.h"
 
-enum { TURNS_UNROLLED = 256 };
+/* Up to FEW_TURNS, unrolling costs little and lets kernels of neighbouring turns fuse; LIST_TURNS is
+   the limit where nothing else will do: a list beside the tensor, or a list made of its parts. */
+enum { FEW_TURNS = 8, LIST_TURNS = 256 };
 
 /* ---------- the parts of a tensor ---------- */
 
@@ -29,17 +31,17 @@ static bool tensor_length(Eval *e, Datum d, Span at, Val *v, Dim *length) {
   return true;
 }
 
-static bool unrolled(Dim length) {
-  return dim_known(length) && length.fixed <= TURNS_UNROLLED;
+static bool at_most(Dim length, int64_t turns) {
+  return dim_known(length) && length.fixed <= turns;
 }
 
 static void refuse(Eval *e, Dim length, Span at) {
   Text t = {0};
   dim_print(&t, length);
   eval_report(e, DIAG_E0716, at,
-              "a `for` over %s parts of a tensor is not supported yet; up to %d, known while "
+              "a list of %s parts of a tensor is not supported yet; up to %d, known while "
               "compiling, are",
-              t.at, TURNS_UNROLLED);
+              t.at, LIST_TURNS);
   text_free(&t);
 }
 
@@ -55,7 +57,7 @@ bool iterate_tensor(Eval *e, Datum d, Span at, DatumList *out) {
   Val v;
   Dim length;
   if (!tensor_length(e, d, at, &v, &length)) return false;
-  if (unrolled(length)) return parts(e, v, length.fixed, at, out);
+  if (at_most(length, LIST_TURNS)) return parts(e, v, length.fixed, at, out);
   refuse(e, length, at);
   return false;
 }
@@ -74,6 +76,7 @@ typedef struct Turns {
   DatumList *lists;
   Column *columns;
   bool tensor; /* over a tensor */
+  bool list;   /* and over a list */
   Dim length;
   VEC(Carried) names;
 } Turns;
@@ -140,8 +143,8 @@ static bool run_turns(Eval *e, Turns *t, Env *env) {
 
 /* ---------- what was yielded ---------- */
 
-/* A tensor with a first dimension for the turns; of a loop that is refused, one of that type. */
-static Datum stacked(Eval *e, const Turns *t, const Column *column, Span at) {
+/* A tensor with a first dimension for the turns. */
+static Datum stacked(Eval *e, const Column *column, Span at) {
   Val *v = ARENA_ARRAY(e->arena, Val, column->len);
   for (uint32_t i = 0; i < column->len; i++) {
     if (!tensor_or_number(column->at[i])) {
@@ -150,15 +153,7 @@ static Datum stacked(Eval *e, const Turns *t, const Column *column, Span at) {
     }
     if (!need_tensor(e, column->at[i], at, "what is yielded", &v[i])) return datum_error();
   }
-  Datum d = stack_values(e, v, column->len, 0, at);
-  if (d.kind == DATUM_error || unrolled(t->length)) return d;
-  Type is = value_at(e->build->graph, d.as.tensor)->type;
-  Attr attr[IR_MAX_ATTRS] = {0};
-  Attr *shape = &attr[op_attr(OP_expand, "shape")];
-  shape->as.dims.len = is.rank;
-  for (int i = 0; i < is.rank; i++) shape->as.dims.at[i] = i ? is.dim[i] : t->length;
-  attr[op_attr(OP_expand, "dim")].as.ints.len = 0;
-  return emit_op(e, OP_expand, &d.as.tensor, 1, attr, at);
+  return stack_values(e, v, column->len, 0, at);
 }
 
 static bool collect(Eval *e, const Turns *t, Env *env) {
@@ -168,7 +163,7 @@ static bool collect(Eval *e, const Turns *t, Env *env) {
   for (uint32_t k = 0; k < n; k++) {
     const Column *c = &t->columns[k];
     values[k] =
-        t->tensor ? stacked(e, t, c, s->yields.at[k]->span) : datum_list(e->arena, c->at, c->len);
+        t->tensor ? stacked(e, c, s->yields.at[k]->span) : datum_list(e->arena, c->at, c->len);
     if (values[k].kind == DATUM_error) return false;
   }
   Datum all = n == 1 ? values[0] : datum_tuple(e->arena, values, n);
@@ -177,20 +172,19 @@ static bool collect(Eval *e, const Turns *t, Env *env) {
 
 /* ---------- the loop ---------- */
 
-/* Lists of the parts of each tensor, or of one of them where the loop is refused. */
-static bool tensor_lists(Eval *e, Turns *t, const Datum *over) {
+/* What is walked over: tensors in walked[] or lists, all equally long. */
+static bool lengths_agree(Eval *e, Turns *t, const Datum *over, Val *walked) {
   const Loop *loop = &t->s->loop;
   bool first = true;
   for (uint32_t k = 0; k < loop->iterables.len; k++) {
     Span at = loop->iterables.at[k]->span;
-    Val v = NO_VAL;
-    DatumList list;
     Dim length;
     if (datum_is_tensorlike(over[k])) {
-      if (!tensor_length(e, over[k], at, &v, &length)) return false;
+      if (!tensor_length(e, over[k], at, &walked[k], &length)) return false;
     } else {
-      if (!iterate(e, over[k], at, &list)) return false;
-      length = dim_of(list.len);
+      if (!iterate(e, over[k], at, &t->lists[k])) return false;
+      length = dim_of(t->lists[k].len);
+      t->list = true;
     }
     if (first) t->length = length;
     first = false;
@@ -203,11 +197,16 @@ static bool tensor_lists(Eval *e, Turns *t, const Datum *over) {
       text_free(&text);
       return false;
     }
-    int64_t turns = unrolled(length) ? length.fixed : 1;
-    if (!v)
-      t->lists[k] = (DatumList){list.at, (uint32_t)turns};
-    else if (!parts(e, v, turns, at, &t->lists[k]))
-      return false;
+  }
+  return true;
+}
+
+/* Lists of the parts of each tensor. */
+static bool tensor_lists(Eval *e, Turns *t, const Val *walked) {
+  const Loop *loop = &t->s->loop;
+  for (uint32_t k = 0; k < loop->iterables.len; k++) {
+    Span at = loop->iterables.at[k]->span;
+    if (walked[k] && !parts(e, walked[k], t->length.fixed, at, &t->lists[k])) return false;
   }
   return true;
 }
@@ -227,13 +226,19 @@ bool run_for(Eval *e, const Stmt *s, Env *env) {
   if (!t.tensor || !one_each) {
     t.tensor = false;
     if (!loop_lists_of(e, &s->loop, over, t.lists)) return false;
-  } else if (!tensor_lists(e, &t, over)) {
-    return false;
+  } else {
+    Val *walked = ARENA_ARRAY(e->arena, Val, n);
+    if (!lengths_agree(e, &t, over, walked)) return false;
+    if (!at_most(t.length, FEW_TURNS) && !t.list) return run_scan(e, s, env, walked, t.length);
+    if (!at_most(t.length, LIST_TURNS)) {
+      refuse(e, t.length, s->loop.iterables.at[0]->span);
+      return false;
+    }
+    if (!tensor_lists(e, &t, walked)) return false;
   }
   Eval in = *e;
   in.in_loop = e->in_loop || t.tensor;
   if (t.tensor) remember(e, &t, env);
   if (!run_turns(&in, &t, env)) return false;
-  if (t.tensor && !unrolled(t.length)) refuse(e, t.length, s->loop.iterables.at[0]->span);
   return s->kind != STMT_collect || collect(e, &t, env);
 }

@@ -60,6 +60,8 @@ static Datum attr_value(Arena *a, AttrKind kind, const Attr *attr) {
     return datum_text(attr->as.text ? attr->as.text : "");
   case ATTR_dtype:
     return datum_dtype((DType)attr->as.i);
+  case ATTR_graph: /* no rule reads one */
+    return datum_none();
   case ATTR_axes:
   case ATTR_ints:
     if (attr->as.ints.len < 0) return datum_none();
@@ -168,7 +170,7 @@ static Env *rule_scope(Rules *r, const Graph *g, Val y, Val gradient) {
   Span at = {0};
   const Value *v = value_at(g, y);
   const OpDef *def = op_def(v->op);
-  static const char *const inputs[IR_MAX_INPUTS] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"};
+  static const char *const inputs[IR_MAX_LISTED] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"};
   env_define(r->arena, env, text_intern("y"), datum_tensor(y), BIND_local, at);
   if (gradient != NO_VAL)
     env_define(r->arena, env, text_intern("g"), datum_tensor(gradient), BIND_local, at);

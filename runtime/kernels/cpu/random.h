@@ -25,6 +25,10 @@ DDP_INLINE uint64_t ddp_mix64(uint64_t x) { /* finaliser of splitmix64 */
 DDP_INLINE DdpDraw ddp_draw(uint64_t seed, int64_t update, uint64_t site, const int64_t *sample) {
   return (DdpDraw){ddp_mix64(ddp_mix64(ddp_mix64(seed) ^ (uint64_t)update) ^ site), sample};
 }
+/* The same site in one turn of a loop. */
+DDP_INLINE DdpDraw ddp_draw_turn(DdpDraw d, int64_t turn) {
+  return (DdpDraw){ddp_mix64(d.key + 0x5851f42d4c957f2du * (uint64_t)(turn + 1)), d.sample};
+}
 DDP_INLINE DdpRow ddp_row(DdpDraw d, int64_t position) {
   const uint64_t k = ddp_mix64(d.key ^ (uint64_t)position);
   return (DdpRow){(uint32_t)k, (uint32_t)(k >> 32)};
