@@ -78,6 +78,7 @@ Job *job_from_ir(Arena *a, uint32_t source, Graph *const *graphs, int n) {
   job->path = source_get(source)->path;
   job->directory = "";
   job->train_batch = job->eval_batch = 4;
+  job->recompute.on = true; /* of the pass as a filter */
   job->dataset.name = "data";
   Group group = {.name = "all", .learning_rate = 0.1};
   vec_push(a, &job->groups, group);

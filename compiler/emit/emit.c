@@ -24,7 +24,8 @@ static void write_header(Emit *e, Text *out) {
       file ? file + 1 : job->path, e->options->compiler_version, e->target->name, e->options->march,
       (unsigned long long)job->spec_hash, (unsigned long long)plan->hash);
   text_add(out, "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n"
-                "#include \"kernels/cpu/conv.h\"\n#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
+                "#include \"kernels/cpu/conv.h\"\n#include \"kernels/cpu/gemm16.h\"\n#include "
+                "\"kernels/cpu/index.h\"\n"
                 "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/optimizer.h\"\n"
                 "#include \"kernels/cpu/random.h\"\n");
   for (uint32_t i = 0; i < job->natives.len; i++)

@@ -127,6 +127,10 @@ typedef struct Value {
       *attr; /* as many as the op's row names; copies share them, so that only who made it writes */
   Span at;
   Scope scope;
+  uint16_t
+      region; /* 0, or the segment whose values are computed again for backward: such a value is
+                      merged and shares loops only with those of its own region */
+  bool kept;  /* read again later by values of a region: lies in memory */
 } Value;
 
 /* Where in the job a value comes from: `net.fc1` called by `net`; for names in the emitted text. */

@@ -61,6 +61,9 @@ typedef struct OpDef {
   /* Reference meaning, in double: out and in are dense row-major. NULL for sources. */
   void (*interpret)(const Graph *g, const Value *v, int64_t batch, const double *const *in,
                     double *out);
+  /* Operations of a library call at this batch (a multiply-add is two), by-products included; NULL:
+     see ops/flops.c. */
+  double (*flops)(const Graph *g, const Value *v, int64_t batch);
   /* Library ops with by-products, which OP_part names by number (from 1): the type of one (false:
      there is none of this number) and its meaning from the inputs of v. NULL: no by-products. */
   bool (*part_type)(const Graph *g, const Value *v, int index, Type *out);

@@ -84,6 +84,8 @@ static void print_line(Text *out, const Graph *g, Val v, const char *indent) {
   }
   text_add(out, " : ");
   type_print(out, x->type);
+  if (x->region) text_addf(out, " again=%u", x->region);
+  if (x->kept) text_add(out, " kept");
   if (!x->scope && !x->at.file) return;
   text_add(out, "   ;");
   if (x->scope) text_addf(out, " %s", graph_scope_path(g->arena, g, x->scope));

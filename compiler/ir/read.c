@@ -1,7 +1,7 @@
 /* Text -> Graph, for --from-ir and for the tests of single passes. The grammar is that of ir_print:
 
      graph NAME [training] {
-       %1 = op %a, %b attr=value ... [: TYPE]   [; scope.path place]
+       %1 = op %a, %b attr=value ... [: TYPE [again=N] [kept]]   [; scope.path place]
        out KIND INDEX %1
      }
 
@@ -127,6 +127,23 @@ static bool read_type_check(Reader *r, Val v) {
   return false;
 }
 
+/* again=N kept */
+static bool read_marks(Reader *r, Value *v) {
+  char word[16];
+  int64_t region;
+  while (ir_text_word(&r->text, word, sizeof word)) {
+    if (!strcmp(word, "kept")) {
+      v->kept = true;
+      continue;
+    }
+    if (strcmp(word, "again") != 0 || !ir_text_char(&r->text, '=') ||
+        !ir_text_int(&r->text, &region) || region < 0 || region > UINT16_MAX)
+      return unexpected(r, "`again=NUMBER`, `kept` or the end of the line");
+    v->region = (uint16_t)region;
+  }
+  return true;
+}
+
 /* The comment behind a value: the path of its scope, then a place, which is for people. */
 static Scope read_scope(Reader *r) {
   char word[512];
@@ -177,6 +194,7 @@ static bool read_value(Reader *r) {
     return fault(r, code, error);
   }
   if (!read_type_check(r, v)) return false;
+  if (!read_marks(r, value_at(r->g, v))) return false;
   value_at(r->g, v)->scope = read_scope(r);
   define(r, number, v);
   return true;

@@ -13,6 +13,7 @@ typedef struct OpCode { /* the functions of one structured op */
   bool (*part_type)(const Graph *g, const Value *v, int index, Type *out);
   void (*interpret_part)(const Graph *g, const Value *v, int64_t batch, const double *const *in,
                          int index, double *out);
+  double (*flops)(const Graph *g, const Value *v, int64_t batch);
 } OpCode;
 
 /* Ended by an entry of OP_none. */

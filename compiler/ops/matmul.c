@@ -65,7 +65,12 @@ static void matmul_interpret(const Graph *g, const Value *v, int64_t batch, cons
   }
 }
 
+static double matmul_flops(const Graph *g, const Value *v, int64_t batch) {
+  Dim inner = columns_of(infer_in(g, v, 0), v->attr[0].as.i != 0);
+  return 2 * (double)dim_at(inner, batch) * (double)type_elements_at(v->type, batch);
+}
+
 const OpCode family_matmul[] = {
-    {.op = OP_matmul, .infer = matmul_infer, .interpret = matmul_interpret},
+    {.op = OP_matmul, .infer = matmul_infer, .interpret = matmul_interpret, .flops = matmul_flops},
     {.op = OP_none},
 };

@@ -4,6 +4,9 @@
 #define OPS_OPS_H
 #include "op.h"
 
+/* Floating-point operations of a value at this batch. */
+double op_flops(const Graph *g, Val v, int64_t batch);
+
 /* Reference interpreter. `source` supplies what sources stand for (input, param, host, count,
    random draws): fills out[0..elements). With round_f32 every f32 result is rounded to float; 16-bit ones always
    are rounded. */

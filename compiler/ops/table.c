@@ -112,6 +112,7 @@ static void add_family(const OpCode *code) {
     d->infer = code->infer;
     d->interpret = code->interpret;
     d->lower = code->lower;
+    d->flops = code->flops;
     d->part_type = code->part_type;
     d->interpret_part = code->interpret_part;
     check(!code->part_type || (d->flags & OPF_library), "%s: by-products of no call", d->name);

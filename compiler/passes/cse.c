@@ -20,7 +20,7 @@ static uint64_t value_hash(const Value *x, const Val *in) {
 }
 
 static bool value_same(const Value *x, const Val *in, const Value *y) {
-  if (x->op != y->op || x->inputs != y->inputs) return false;
+  if (x->op != y->op || x->inputs != y->inputs || x->region != y->region) return false;
   if (memcmp(in, y->in, sizeof *in * x->inputs) != 0) return false;
   for (int k = 0; k < op_def(x->op)->attrs; k++)
     if (!rewrite_attr_equal(x->op, k, &x->attr[k], &y->attr[k])) return false;

@@ -20,6 +20,7 @@ void pass_counts(Job *job);
 Graph *pass_fold(Graph *g, const Job *job); /* constants, identities, declared ranges of fields */
 Graph *pass_cse(Graph *g);
 Graph *pass_dce(Graph *g);
-Graph *pass_decompose(Graph *g); /* composite ops -> primitives after grad */
-Graph *pass_widen(Graph *g);     /* 16-bit values: sums and gradients in f32 */
+Graph *pass_decompose(Graph *g);                 /* composite ops -> primitives after grad */
+Graph *pass_widen(Graph *g);                     /* 16-bit values: sums and gradients in f32 */
+Graph *pass_recompute(Graph *g, const Job *job); /* gradient checkpointing; once, after the rest */
 #endif

@@ -74,7 +74,7 @@ static void decide_forced(Fuser *f, const Prepared *p) {
     const Value *x = value_at(f->g, v);
     bool called = op_has(x->op, OPF_library) || x->op == OP_part;
     if (fuse_is_resident(f->g, v) || called) keep(f, v);
-    if (op_has(x->op, OPF_reduce)) f->memory[v] = true;
+    if (op_has(x->op, OPF_reduce) || x->kept) f->memory[v] = true;
   }
   for (Val v = 1; v < f->g->values.len; v++) {
     const Value *x = value_at(f->g, v);

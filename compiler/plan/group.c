@@ -37,8 +37,17 @@ static int32_t new_item(Fuser *f, Val v, bool is_call) {
   return f->item_of[v];
 }
 
-static void add_candidate(Fuser *f, int32_t item, int32_t from, ItemList *out) {
-  if (item >= from && !f->items.at[item].is_call) vec_push(f->arena, out, item);
+typedef struct Candidates {
+  int32_t from;    /* the first kernel in question */
+  uint16_t region; /* what is computed again keeps to itself: it would be computed too early */
+  ItemList list;
+} Candidates;
+
+static void add_candidate(Fuser *f, int32_t number, Candidates *c) {
+  if (number < c->from) return;
+  const Item *item = &f->items.at[number];
+  if (item->is_call || value_at(f->g, item->roots.at[0])->region != c->region) return;
+  vec_push(f->arena, &c->list, number);
 }
 
 static int by_number(const void *a, const void *b) {
@@ -48,19 +57,16 @@ static int by_number(const void *a, const void *b) {
 
 /* Kernels from number `from` on that are worth sharing loops with: they read or compute the same data
    (parameters are small or not read along), or all are single numbers. Ascending; may repeat. */
-static void find_candidates(Fuser *f, const ValList *loads, bool single, int32_t from,
-                            ItemList *out) {
+static void find_candidates(Fuser *f, const ValList *loads, bool single, Candidates *c) {
   for (uint32_t i = 0; i < loads->len; i++) {
     Val v = loads->at[i];
     const Value *x = value_at(f->g, v);
     if (x->op == OP_param || x->type.rank == 0) continue;
-    for (uint32_t k = 0; k < f->readers[v].len; k++)
-      add_candidate(f, f->readers[v].at[k], from, out);
-    add_candidate(f, f->item_of[v], from, out);
+    for (uint32_t k = 0; k < f->readers[v].len; k++) add_candidate(f, f->readers[v].at[k], c);
+    add_candidate(f, f->item_of[v], c);
   }
-  for (uint32_t i = 0; single && i < f->singles.len; i++)
-    add_candidate(f, f->singles.at[i], from, out);
-  if (out->len) qsort(out->at, out->len, sizeof *out->at, by_number);
+  for (uint32_t i = 0; single && i < f->singles.len; i++) add_candidate(f, f->singles.at[i], c);
+  if (c->list.len) qsort(c->list.at, c->list.len, sizeof *c->list.at, by_number);
 }
 
 /* What overwrites a source may join a kernel only if no later one reads the old value. */
@@ -105,11 +111,11 @@ static void place_root(Fuser *f, Val v) {
   int32_t last = last_item(f, &loads);
   bool single = value_at(f->g, v)->type.rank == 0 && fuse_domain(f->g, v).n == 0;
   int tries = 0;
-  ItemList candidates = {0};
-  if (f->fuse) find_candidates(f, &loads, single, last < 0 ? 0 : last, &candidates);
-  for (uint32_t i = 0; i < candidates.len; i++) {
-    int32_t number = candidates.at[i];
-    if (i && number == candidates.at[i - 1]) continue;
+  Candidates c = {.from = last < 0 ? 0 : last, .region = value_at(f->g, v)->region};
+  if (f->fuse) find_candidates(f, &loads, single, &c);
+  for (uint32_t i = 0; i < c.list.len; i++) {
+    int32_t number = c.list.at[i];
+    if (i && number == c.list.at[i - 1]) continue;
     if (tries++ == MAX_TRIES) break;
     if (try_join(f, (uint32_t)number, v)) {
       add_loads(f, number, &loads);

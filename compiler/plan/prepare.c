@@ -42,6 +42,13 @@ static bool is_transpose(const Value *v) {
   return dims->as.ints.at[last] == last - 1 && dims->as.ints.at[last - 1] == last;
 }
 
+/* A value made in the place of `from` is computed again, or kept, as that one. */
+static Val again(Graph *to, Val v, const Value *from) {
+  value_at(to, v)->region = from->region;
+  value_at(to, v)->kept = from->kept;
+  return v;
+}
+
 static Val copy_matmul(Prepare *p, const Value *v) {
   Attr attr[IR_MAX_ATTRS];
   op_copy_attrs(v, attr);
@@ -53,7 +60,7 @@ static Val copy_matmul(Prepare *p, const Value *v) {
       flag->as.i = !flag->as.i;
     in[i] = p->map[from];
   }
-  return ir_must(p->to, OP_matmul, in, 2, attr, v->at, v->scope);
+  return again(p->to, ir_must(p->to, OP_matmul, in, 2, attr, v->at, v->scope), v);
 }
 
 static bool is_zero(const Graph *g, Val v) {
@@ -73,6 +80,7 @@ static void reuse_mask(Prepare *p, Val v) {
   Span at = test->at;
   Scope scope = test->scope;
   p->map[w->in[0]] = ir_must(p->to, OP_le, in, 2, NULL, at, scope);
+  value_at(p->to, p->map[w->in[0]])->region = w->region;
 }
 
 static Val identity(Graph *g, Val v) {
@@ -89,7 +97,7 @@ static Val copy_reader(Prepare *p, const Value *v) {
     if (op_has(x->op, OPF_source) && !fuse_is_resident(p->to, in[i]))
       in[i] = identity(p->to, in[i]);
   }
-  return ir_must(p->to, v->op, in, v->inputs, v->attr, v->at, v->scope);
+  return again(p->to, ir_must(p->to, v->op, in, v->inputs, v->attr, v->at, v->scope), v);
 }
 
 static void copy_live(Prepare *p) {

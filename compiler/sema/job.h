@@ -169,6 +169,12 @@ typedef struct JobSetting { /* every key of train and runtime, also those not wr
   Span at;
 } JobSetting;
 
+/* Gradient checkpointing. */
+typedef struct JobRecompute {
+  bool on;
+  double memory_budget; /* share of the activations that may be kept: 0 as few as possible */
+} JobRecompute;
+
 typedef struct Job {
   const char *path;      /* of the job file as given */
   const char *directory; /* relative data paths start here */
@@ -183,6 +189,7 @@ typedef struct Job {
   VEC(Metric) metrics;
   VEC(JobSetting) settings;
   JobTarget target;
+  JobRecompute recompute;
   VEC(SweepAxis) sweep;      /* the last axis runs fastest; empty: no sweep */
   VEC(NativeHeader) natives; /* in order of reading */
   Graph *train,

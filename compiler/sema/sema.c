@@ -246,6 +246,7 @@ Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
   import_check_defines(a);
   settings_check(a->settings);
   settings_rules(a->settings);
+  checkpointing_make(a->settings, a->job);
   target_make(a);
   bool fragment = false;
   bool whole = is_whole(a, &fragment);

@@ -80,6 +80,8 @@ void settings_fix(Settings *s, int i, const char *by);
 /* Evaluates and checks all, then the rules between keys. */
 void settings_check(Settings *s);
 void settings_rules(Settings *s);
+/* Job.recompute from the keys of gradient checkpointing. */
+void checkpointing_make(Settings *s, Job *job);
 /* Job.settings from the slots. */
 void settings_export(Settings *s, Job *job);
 /* Text as the runtime parses it. */

@@ -97,4 +97,3 @@ bool fits_numbers(SourceBuild *b, const Given *g, const Expr *x) {
   }
   return true;
 }
-

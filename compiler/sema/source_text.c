@@ -35,8 +35,9 @@ static const char *utf8(Arena *a, uint32_t c) {
 /* Does the field hold as many? */
 static bool room_for(const Field *f, Span at, int32_t count) {
   if (f->has_range && (f->low > 0 || f->high < count)) {
-    diag_report(DIAG_E0804, f->at, "the text has %d different characters; `%s` is declared in %g..%g",
-                count, f->name, f->low, f->high);
+    diag_report(DIAG_E0804, f->at,
+                "the text has %d different characters; `%s` is declared in %g..%g", count, f->name,
+                f->low, f->high);
     diag_note(at, "the text is here");
     diag_help("leave the range out, and it is 0..%d", count);
     return false;

@@ -33,9 +33,10 @@ DdpError *ddp_scale_update(DdpScale *s, bool skipped, int64_t update) {
   s->in_a_row++;
   s->scale = s->scale / 2 < DDP_SCALE_FLOOR ? DDP_SCALE_FLOOR : s->scale / 2;
   if (s->in_a_row < DDP_SCALE_MOST_SKIPS) return NULL;
-  return ddp_error(DDP_NUMERIC,
-                   "update %lld: the gradients were not finite in float16 for %lld updates in a row, "
-                   "down to a loss scale of %g; nothing was saved from them. A smaller "
-                   "--learning_rate may help, or `bf16 = true`, which has the range of float32",
-                   (long long)update, (long long)s->in_a_row, s->scale);
+  return ddp_error(
+      DDP_NUMERIC,
+      "update %lld: the gradients were not finite in float16 for %lld updates in a row, "
+      "down to a loss scale of %g; nothing was saved from them. A smaller "
+      "--learning_rate may help, or `bf16 = true`, which has the range of float32",
+      (long long)update, (long long)s->in_a_row, s->scale);
 }

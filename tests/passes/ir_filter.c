@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static Job job;
+static Job job = {.train_batch = 4, .recompute.on = true};
 
 static Graph *run_fold(Graph *g) {
   return pass_fold(g, &job);
@@ -19,13 +19,17 @@ static Graph *run_cast(Graph *g) {
 static Graph *run_cast_all(Graph *g) {
   return cast_graph(g, DT_bf16, true);
 }
+static Graph *run_recompute(Graph *g) {
+  return pass_recompute(g, &job);
+}
 static const struct {
   const char *name;
   Graph *(*run)(Graph *);
 } passes[] = {{"fold", run_fold},    {"cse", pass_cse},
               {"dce", pass_dce},     {"decompose", pass_decompose},
               {"cast", run_cast},    {"cast_all", run_cast_all},
-              {"widen", pass_widen}, {NULL, NULL}};
+              {"widen", pass_widen}, {"recompute", run_recompute},
+              {NULL, NULL}};
 
 static void declare_field(Arena *a, const char *line) {
   Field f = {.name = "field", .has_range = true};

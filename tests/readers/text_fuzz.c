@@ -19,8 +19,8 @@ static void check(const char *path, const uint32_t *found, int32_t n) {
     texts[i][0] = (char)found[i];
     categories[i] = texts[i];
   }
-  const DdpField f = {.name = "c", .dtype = DDP_u8, .rank = 1, .elements = 1,
-                      .categories = categories};
+  const DdpField f = {
+      .name = "c", .dtype = DDP_u8, .rank = 1, .elements = 1, .categories = categories};
   DdpTokenFile file;
   DdpError *e = ddp_text_open(&file, path, &f);
   if (n < 64 && e) abort();

@@ -5,14 +5,15 @@
 #include <string.h>
 
 /* 20240520, version 1, two tokens, then the rest of the header. */
-#define ZEROS_63 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"      \
-                 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
-#define ZEROS_252 ZEROS_63 ZEROS_63 ZEROS_63 ZEROS_63
+#define ZEROS_63                                                                                   \
+  "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"           \
+  "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define ZEROS_252  ZEROS_63 ZEROS_63 ZEROS_63 ZEROS_63
 #define ZEROS_1012 ZEROS_252 ZEROS_252 ZEROS_252 ZEROS_252 "\0\0\0\0"
-const FuzzSeed fuzz_seeds[] = {FUZZ_SEED("\x01\x00\x02\x00\xff\x00"),
-                               FUZZ_SEED("\x98\xd8\x34\x01\x01\0\0\0\x02\0\0\0" ZEROS_1012
-                                         "\x05\0\x06\0"),
-                               {NULL, 0}};
+const FuzzSeed fuzz_seeds[] = {
+    FUZZ_SEED("\x01\x00\x02\x00\xff\x00"),
+    FUZZ_SEED("\x98\xd8\x34\x01\x01\0\0\0\x02\0\0\0" ZEROS_1012 "\x05\0\x06\0"),
+    {NULL, 0}};
 
 static const DdpField field = {.name = "t",
                                .dtype = DDP_i32,

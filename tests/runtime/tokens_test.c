@@ -12,7 +12,10 @@ static void vocabulary(void **state) {
   char a[160], b[160];
   snprintf(a, sizeof a, "%s", check_file("a.txt", "ba\n\xc3\xa9", 5));
   snprintf(b, sizeof b, "%s",
-           check_file("b.txt", "\xef\xbb\xbf\xe2\x82\xac\xf0\x9f\x98\x80" "a", 11));
+           check_file("b.txt",
+                      "\xef\xbb\xbf\xe2\x82\xac\xf0\x9f\x98\x80"
+                      "a",
+                      11));
   const char *const paths[] = {a, b};
   uint32_t *found;
   int32_t n;
@@ -34,13 +37,15 @@ static void text_errors(void **state) {
   (void)state;
   REFUSE_TEXT("ab\nc\xff", "wrong.txt:2:2: byte ff is not UTF-8");
   REFUSE_TEXT("\xc3\xa9\xc3", "wrong.txt:1:2: byte c3 is not UTF-8");
-  REFUSE_TEXT("\xc0\xaf", "byte c0 is not UTF-8");         /* longer than needed */
+  REFUSE_TEXT("\xc0\xaf", "byte c0 is not UTF-8"); /* longer than needed */
   REFUSE_TEXT("\xe0\x80\x80", "byte e0 is not UTF-8");
   REFUSE_TEXT("\xed\xa0\x80", "byte ed is not UTF-8");     /* half of a pair */
   REFUSE_TEXT("\xf4\x90\x80\x80", "byte f4 is not UTF-8"); /* beyond the last one */
   REFUSE_TEXT("a\n\0b", "wrong.txt:2:1: a NUL byte: this is no text");
   REFUSE_TEXT("", "the text is empty");
-  REFUSE_TEXT("\xff\xfe" "a\0", "the text is UTF-16; save it as UTF-8");
+  REFUSE_TEXT("\xff\xfe"
+              "a\0",
+              "the text is UTF-16; save it as UTF-8");
   REFUSE_TEXT("\x1f\x8b\x08\0\0", "is damaged");
 }
 
@@ -87,8 +92,8 @@ static DdpDataset *cut(const DdpField *f, Cut c, DdpError **error) {
                            .stop = c.stop,
                            .children = {0},
                            .n_children = 1};
-  sources[2] = (DdpSource){
-      .kind = DDP_SOURCE_windows, .stride = c.stride, .children = {1}, .n_children = 1};
+  sources[2] =
+      (DdpSource){.kind = DDP_SOURCE_windows, .stride = c.stride, .children = {1}, .n_children = 1};
   job = (DdpJob){.directory = check_folder(),
                  .fields = f,
                  .n_fields = 1,

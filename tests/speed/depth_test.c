@@ -110,5 +110,6 @@ static int check(const char *name, const char *settings) {
 }
 
 int main(void) {
-  return check("gpt2", "");
+  int bad = check("gpt2", "");
+  return bad | check("gpt2, checkpointing", "  gradient_checkpointing = true\n");
 }
