@@ -73,6 +73,8 @@ static Plan *make_plan(Arena *a, Graph *g) {
     vec_push(a, &plan->segments, ((Segment){.leaf = o->index, .offset = offset}));
     offset += 1 << 12;
   }
+  plan->segment_of = ARENA_ARRAY(a, int32_t, job->leaves.len + 1); /* each leaf has its own */
+  for (uint32_t i = 0; i < job->leaves.len; i++) plan->segment_of[i] = (int32_t)i;
   return plan;
 }
 
@@ -245,6 +247,11 @@ void emitted_run(Emitted *e, int number, int64_t batch,
   }
 }
 
+/* The draw in the turns of the loops that the interpreter is in. */
+static DdpDraw draw_in(DdpDraw d, const Interp *how) {
+  return how && how->outer ? ddp_draw_turn(draw_in(d, how->outer), how->turn) : d;
+}
+
 void emitted_draw(const Graph *g, Val v, int64_t batch, double *out) {
   const Value *x = value_at(g, v);
   int64_t n = type_elements_at(x->type, batch), each = n;
@@ -252,7 +259,7 @@ void emitted_draw(const Graph *g, Val v, int64_t batch, double *out) {
   for (int i = 0; i < x->type.rank; i++) batched = batched || x->type.dim[i].per_batch;
   if (batched) each = n / batch;
   uint64_t site = (uint64_t)x->attr[op_attr(x->op, "site")].as.i;
-  DdpDraw draw = ddp_draw(SEED, UPDATE, site, NULL);
+  DdpDraw draw = draw_in(ddp_draw(SEED, UPDATE, site, NULL), interp_current());
   for (int64_t i = 0; i < n; i++) {
     DdpRow row = ddp_row(draw, batched ? FIRST_SAMPLE + i / each : 0);
     uint32_t element = (uint32_t)(i % each);
