@@ -200,13 +200,20 @@ static void call_extern(const Call *c) {
   write_call(c->out, c->indent, x->function, args, x->args.len, c->tail);
 }
 
+static void call_all_sum(const Call *c) {
+  Type t = c->v->type;
+  const char *args[] = {"step", memory(c, c->k->call), memory(c, c->v->in[0]),
+                        size_text(c, product(t, 0, t.rank))};
+  write_call(c->out, c->indent, "ddp_all_sum", args, 4, c->tail);
+}
+
 static const struct {
   OpKind op;
   void (*write)(const Call *c);
 } calls[] = {
     {OP_matmul, call_matmul}, {OP_rows_add, call_rows_add},   {OP_scatter_add, call_scatter_add},
     {OP_conv, call_conv},     {OP_conv_transpose, call_conv}, {OP_conv_filter, call_conv},
-    {OP_extern, call_extern},
+    {OP_extern, call_extern}, {OP_all_sum, call_all_sum},
 };
 
 void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,

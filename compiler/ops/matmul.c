@@ -1,6 +1,6 @@
 /* matmul(a, b; ta, tb, full): [batch.., M, K] x [batch.., K, N]; ta, tb read the last two dimensions of
    an input transposed; batch dimensions broadcast. A call of the runtime, never part of a loop
-   nest. */
+   nest. So is all_sum. */
 #include "family.h"
 
 static Dim rows_of(Type t, bool transposed) {
@@ -70,7 +70,30 @@ static double matmul_flops(const Graph *g, const Value *v, int64_t batch) {
   return 2 * (double)dim_at(inner, batch) * (double)type_elements_at(v->type, batch);
 }
 
+/* ---------- all_sum(x): alone, a rank's own value ---------- */
+static bool all_sum_infer(const Graph *g, Value *v, const char **error, int *code) {
+  v->type = infer_in(g, v, 0);
+  if (v->type.dtype != DT_f32)
+    return infer_fail(g, error, code, 506, "`all_sum` takes float32, not %s: cast first",
+                      dtype_name(v->type.dtype));
+  for (int i = 0; i < v->type.rank; i++)
+    if (v->type.dim[i].per_batch)
+      return infer_fail(
+          g, error, code, 405,
+          "`all_sum` of %s: ranks may have batches of other sizes; sum over the batch "
+          "first",
+          infer_type_text(g, v->type));
+  return true;
+}
+
+static void all_sum_interpret(const Graph *g, const Value *v, int64_t batch,
+                              const double *const *in, double *out) {
+  (void)g;
+  memcpy(out, in[0], (size_t)extent_of(v->type, batch).count * sizeof *out);
+}
+
 const OpCode family_matmul[] = {
+    {.op = OP_all_sum, .infer = all_sum_infer, .interpret = all_sum_interpret},
     {.op = OP_matmul, .infer = matmul_infer, .interpret = matmul_interpret, .flops = matmul_flops},
     {.op = OP_none},
 };

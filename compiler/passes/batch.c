@@ -51,7 +51,7 @@ static uint8_t flags_with(const Graph *g, const uint8_t *flags, Val v) {
   if (x->op == OP_scan) return scan_flags(flags, x);
   if (x->op == OP_part) return flags[x->in[0]];
   if (op_has(x->op, OPF_source)) return source_flags(x);
-  uint8_t f = 0;
+  uint8_t f = x->op == OP_all_sum ? BATCH_state : 0; /* counting must not ask the other ranks */
   for (int i = 0; i < x->inputs; i++) {
     f |= flags[x->in[i]];
     const Value *in = value_at(g, x->in[i]);

@@ -66,7 +66,7 @@ static const Builtin table[] = {
     {"orthogonal", "gain= shape", builtin_orthogonal, NULL, 0},
     {"set_row", "x row value", builtin_set_row, NULL, OP(where)},
     {"diagonal", "value shape", builtin_diagonal, NULL, OP(where)},
-    {"all_sum", "*", builtin_refused, LATER, 0},
+    {"all_sum", "x", builtin_all_sum, NULL, OP(all_sum)},
     {"classes", "x", builtin_classes, NULL, 0},
     {"roc_auc", "scores labels", builtin_roc_auc, NULL, 0},
     {"standardize", "x", builtin_standardize, NULL, 0},
@@ -258,6 +258,16 @@ Datum builtin_op(Eval *e, const Builtin *b, const BuiltinCall *c) {
   for (uint32_t k = 0; k < c->n; k++)
     if (!need_tensor(e, c->value[k], c->span[k], "this argument", &in[k])) return datum_error();
   return emit_op(e, (OpKind)b->op, in, (int)c->n, NULL, c->at);
+}
+
+/* Evaluation, the steps of optimizers and schedules run on a rank without the others. */
+Datum builtin_all_sum(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  if (e->build && (!e->training || e->update || e->build->host_dtype == DT_f64)) {
+    eval_report(e, DIAG_E0619, c->at, "`all_sum` adds up over ranks in the training graph only");
+    diag_help("call it under `if training`");
+    return datum_error();
+  }
+  return builtin_op(e, b, c);
 }
 
 /* Inputs first, then the attributes in the order of the row; `none` is one that was left out. */

@@ -41,9 +41,10 @@ bool builtin_accepts(const Builtin *b, const char *name);
 /* Families, for the table in builtin.c. */
 typedef Datum BuiltinFunction(Eval *e, const Builtin *b, const BuiltinCall *c);
 BuiltinFunction builtin_op, builtin_elementwise, builtin_reduce, builtin_attributes; /* ops */
-BuiltinFunction builtin_cumsum, builtin_sort, builtin_topk;                          /* order */
-BuiltinFunction builtin_shape, builtin_ndim, builtin_size, builtin_numel;            /* shapes */
-BuiltinFunction builtin_len, builtin_prod, builtin_dtype, builtin_text; /* compile time */
+BuiltinFunction builtin_all_sum;
+BuiltinFunction builtin_cumsum, builtin_sort, builtin_topk;               /* order */
+BuiltinFunction builtin_shape, builtin_ndim, builtin_size, builtin_numel; /* shapes */
+BuiltinFunction builtin_len, builtin_prod, builtin_dtype, builtin_text;   /* compile time */
 BuiltinFunction builtin_transpose, builtin_permute, builtin_reshape, builtin_expand, builtin_flip;
 BuiltinFunction builtin_concat, builtin_stack, builtin_chunk, builtin_split, builtin_gather;
 BuiltinFunction builtin_scatter_add, builtin_pad;

@@ -274,6 +274,16 @@ static DdpError *finish_inside(DdpGroup *g, DdpGroupWork *w) {
   return ddp_group_fail(g, DDP_LEVEL_inside, g->inside.backend->wait(inside));
 }
 
+/* All that has begun goes on to the second level, so that whatever comes next there comes after it on every
+   leader. */
+static DdpError *pass_all_on(DdpGroup *g) {
+  for (DdpGroupWork *v = g->works; v; v = v->next) {
+    DDP_TRY(finish_inside(g, v));
+    DDP_TRY(pass_on(g, v));
+  }
+  return NULL;
+}
+
 static DdpError *finish(DdpGroup *g, DdpGroupWork *w) {
   if (!g->two_level) {
     if (g->inside.comm) return finish_inside(g, w);
@@ -281,11 +291,7 @@ static DdpError *finish(DdpGroup *g, DdpGroupWork *w) {
     w->between = NULL;
     return ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->wait(between));
   }
-  /* All that has begun goes on to the second level before the first wait for it. */
-  for (DdpGroupWork *v = g->works; v; v = v->next) {
-    DDP_TRY(finish_inside(g, v));
-    DDP_TRY(pass_on(g, v));
-  }
+  DDP_TRY(pass_all_on(g));
   if (w->between) {
     DdpWork *between = w->between;
     w->between = NULL;
@@ -347,6 +353,7 @@ static DdpError *gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
     if (all != mine) memcpy(all, mine, (size_t)bytes);
     return NULL;
   }
+  if (g->two_level) DDP_TRY(pass_all_on(g));
   arrive(g, operation);
   if (g->two_level) return gather_two_level(g, mine, all, bytes, what);
   return gather_in(g, g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between, mine, all, bytes,

@@ -31,7 +31,7 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const 
                                      DdpGroupWork **out);
 DdpError *ddp_group_progress(DdpGroup *g); /* advances what can go on without waiting */
 DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w);
-/* Small host values, any memory, blocking. */
+/* Small host values, any memory, blocking; also while all-reduces are under way. */
 DdpError *ddp_group_sum(DdpGroup *g, double *data, int n, const char *what);
 DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what);
 DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,

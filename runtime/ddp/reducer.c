@@ -7,6 +7,7 @@
 #include "handshake.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Bucket {
   char what[48];   /* for errors */
@@ -24,6 +25,8 @@ struct DdpReducer {
   int32_t *bucket_of;   /* [n_tensors], -1: not trained */
   uint32_t *seen, turn; /* [n_tensors]: turn in which it was last ready */
   bool active;          /* this micro-batch synchronises */
+  double *sums;         /* scratch of ddp_all_sum, as large as the largest so far */
+  int64_t sums_n;
   DdpError *error;
 };
 
@@ -113,6 +116,25 @@ void ddp_grad_ready(DdpStep *step, int32_t tensor) {
     r->error = ddp_group_progress(r->group);
 }
 
+static DdpError *all_sum(DdpReducer *r, float *out, const float *in, int64_t n) {
+  if (n > r->sums_n) {
+    free(r->sums);
+    r->sums = malloc((size_t)n * sizeof *r->sums);
+    r->sums_n = r->sums ? n : 0;
+  }
+  if (!r->sums) return ddp_error(DDP_MEMORY, "no memory for a sum over ranks");
+  for (int64_t i = 0; i < n; i++) r->sums[i] = (double)in[i];
+  DDP_TRY(ddp_group_sum(r->group, r->sums, (int)n, "a sum over ranks in the model"));
+  for (int64_t i = 0; i < n; i++) out[i] = (float)r->sums[i];
+  return NULL;
+}
+
+void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) {
+  DdpReducer *r = step->reducer;
+  if (out != in) memcpy(out, in, (size_t)n * sizeof *out);
+  if (r && !r->error) r->error = all_sum(r, out, in, n);
+}
+
 static DdpError *unready(const DdpReducer *r) {
   for (int32_t i = 0; i < r->job->n_ready; i++) {
     int32_t t = r->job->ready[i];
@@ -124,11 +146,11 @@ static DdpError *unready(const DdpReducer *r) {
 }
 
 DdpError *ddp_reducer_finish(DdpReducer *r, double *exposed_seconds) {
-  if (!r->active) return NULL;
-  r->active = false;
   double start = ddp_clock();
   DdpError *e = r->error;
   r->error = NULL;
+  if (!r->active) return e;
+  r->active = false;
   if (!e && r->started < r->n) e = unready(r);
   for (int b = 0; b < r->started; b++) {
     if (!e) e = ddp_group_wait(r->group, r->buckets[b].work);
@@ -145,5 +167,6 @@ void ddp_reducer_close(DdpReducer *r) {
   free(r->buckets);
   free(r->bucket_of);
   free(r->seen);
+  free(r->sums);
   free(r);
 }

@@ -99,6 +99,23 @@ static void test_gloo(void **state) {
 }
 #endif
 
+static void test_all_sum(void **state) {
+  (void)state;
+  for (int ranks = 1; ranks <= 4; ranks++) {
+    for (int gloo = 0; gloo <= (DDP_TEST_GLOO && ranks > 1); gloo++) {
+      Run r = job(ranks, gloo ? "do=loop sums=1 size=1000 updates=20 backend=gloo"
+                              : "do=loop sums=1 size=100003 updates=20");
+      run_expect_code(&r, 0);
+      run_expect(&r, "loop done", ranks);
+      run_free(&r);
+    }
+  }
+  /* a rank that is gone ends the others within such a sum too */
+  Run r = job(3, "do=loop sums=1 kill=1@5");
+  run_expect(&r, "lost rank 1", 1);
+  run_free(&r);
+}
+
 static void test_no_plugin(void **state) {
   (void)state;
   static const char *const nowhere[] = {"DDP_PLUGIN_DIR=/nowhere", NULL};
@@ -118,6 +135,7 @@ int main(void) {
     cmocka_unit_test(test_shm_sums),
     cmocka_unit_test(test_values),
     cmocka_unit_test(test_loop),
+    cmocka_unit_test(test_all_sum),
     cmocka_unit_test(test_no_plugin),
 #if DDP_TEST_GLOO
     cmocka_unit_test(test_gloo),

@@ -91,6 +91,7 @@ static void test_sums(void **state) {
   both(2, 29701, "do=reduce", "path shared memory + gloo");
   both(2, 29702, "do=values", "path shared memory + gloo");
   both(2, 29703, "do=loop", "path shared memory + gloo");
+  both(2, 29706, "do=loop sums=1", "path shared memory + gloo");
   both(1, 29704, "do=reduce", "path gloo");
   both(2, 29705, "do=reduce backend=gloo", "path gloo");
 }

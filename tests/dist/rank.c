@@ -26,7 +26,7 @@ typedef struct Options {
   int text_rank;
   bool gloo;
   double timeout;
-  long updates, size;
+  long updates, size, sums; /* sums: 1 = sums over ranks between the buckets */
   Event kill, stop, fail, slow, hang;
 } Options;
 
@@ -60,6 +60,8 @@ static Options parse(int argc, char **argv) {
       o.updates = atol(value);
     else if (!strcmp(key, "size"))
       o.size = atol(value);
+    else if (!strcmp(key, "sums"))
+      o.sums = atol(value);
     else if (!strcmp(key, "kill"))
       o.kill = event_of(value);
     else if (!strcmp(key, "stop"))
@@ -171,6 +173,32 @@ static void wait_for_ever(void) {
   for (;;) pause();
 }
 
+/* Sums over ranks between the buckets: the statistics of ranks with other numbers of samples; the last one
+   has none. */
+static DdpError *sum_between(DdpStep *step, int rank, int world, int tensor) {
+  float in[600] = {0}, out[600], want[600] = {0};
+  for (int r = 0; r < world; r++) {
+    for (int s = 0; s < world - 1 - r; s++) { /* samples of rank r */
+      for (int k = 0; k < 599; k++) {
+        float x = (float)((r * 7 + s * 3 + k + tensor) % 50);
+        want[k] += x;
+        if (r == rank) in[k] += x;
+      }
+      want[599] += 1;
+      if (r == rank) in[599] += 1;
+    }
+  }
+  ddp_all_sum(step, out, in, 600);
+  ddp_all_sum(step, in, in, 1); /* in place */
+  if (memcmp(out, want, sizeof out) != 0 || in[0] != want[0]) {
+    DDP_TRY(
+        ddp_reducer_finish(step->reducer, NULL)); /* where the error of a peer's death is kept */
+    return ddp_error(DDP_FAILED, "sums over ranks: %g samples, not %g", (double)out[599],
+                     (double)want[599]);
+  }
+  return NULL;
+}
+
 /* A training loop with its events, through the reducer. */
 static DdpError *do_loop(DdpGroup *g, const Options *o) {
   enum { TENSORS = 4 };
@@ -204,7 +232,9 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
         float *p = grads + tensors[i].offset;
         for (long k = 0; k < o->size; k++)
           p[k] = (micro ? p[k] : 0) + (float)(rank + i + u + k % 5);
+        if (o->sums) DDP_TRY(sum_between(&step, rank, world, i));
         ddp_grad_ready(&step, i);
+        if (o->sums) DDP_TRY(sum_between(&step, rank, world, i + 1));
       }
       DDP_TRY(ddp_reducer_finish(r, &exposed));
     }

@@ -41,6 +41,39 @@ def row_9_batch_norm_buffers():
                        f"{share}, {ranks} ranks: the saved model evaluates to other numbers")
 
 
+def row_51_sync_batch_norm():
+    with Folder() as f:
+        job = Job(f, "batch_norm")
+        job.data(train=[[x] for x in (1, 3, 5, 11)], eval=[[3]])
+        for ranks in (1, 2, 4):
+            log, out = job.train(ranks=ranks, SYNC="true", per_device_train_batch_size=4 // ranks, learning_rate=0.1)
+            w = weights(out)
+            near(w["norm.running_mean"] + w["norm.running_var"], [.5, .9 + .1 * 56 / 3], f"{ranks} ranks", 1e-6)
+            expect(w["norm.num_batches_tracked"] == [1], f"{w['norm.num_batches_tracked']} batches tracked")
+        job = Job(f, "sync")
+        rows = [[(7 * i * k + 3 * i) % 11 / 4 for k in range(1, 5)] + [i % 3] for i in range(48)]
+        job.data(train=rows, eval=rows[:1])
+        seen = []
+        for ranks, cap, extra in ((1, 25, ""), (2, 25, ""), (4, 1, ""), (2, 1, "--intra_node backend")):
+            log, out = job.train(f"--ddp_bucket_cap_mb {cap} {extra}", ranks, per_device_train_batch_size=8 // ranks)
+            w = weights(out)
+            seen.append(logged(log, "loss") + sum((w[k] for k in sorted(w)), []))
+            expect(len(logged(log, "loss")) == 6, "not 6 updates")
+            near(seen[-1], seen[0], f"{ranks} ranks {extra}", 2e-6)
+        a, _ = job.train("--gradient_accumulation_steps 2", 2, per_device_train_batch_size=2)
+        b, _ = job.train("--gradient_accumulation_steps 2", 1, per_device_train_batch_size=4)
+        near(logged(a, "loss"), logged(b, "loss"), "micro-batches that only accumulate", 2e-6)
+
+
+def row_80_evaluation_asks_nobody():
+    with Folder() as f:
+        job = Job(f, "sync")
+        rows = [[i % 5, i % 3, i % 7, 1, i % 3] for i in range(16)]
+        job.data(train=rows, eval=rows[:1])
+        log, _ = job.train("--eval_strategy steps --eval_steps 1 --eval_on_start", 2, per_device_train_batch_size=4)
+        expect(len(logged(log, "eval_loss")) == 3, f"{len(logged(log, 'eval_loss'))} evaluations of one sample")
+
+
 def row_46_batch_norm_of_one_sample():
     with Folder() as f:
         job = Job(f, "batch_norm")

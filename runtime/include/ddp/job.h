@@ -167,6 +167,9 @@ typedef struct DdpStep {
 
 /* Called by the emitted backward as soon as a gradient is complete (ddp/reducer.c). */
 void ddp_grad_ready(DdpStep *step, int32_t tensor);
+/* out = in summed over ranks, in the same place of the program on all of them, between the buckets that have
+   begun before and those that begin after. An error is kept until the gradients are waited for. */
+void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n);
 
 /* ---------- the job ---------- */
 typedef struct DdpSettingText { /* resolved settings, typed by settings.def */
