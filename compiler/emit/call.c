@@ -202,6 +202,7 @@ static void call_extern(const Call *c) {
 
 static void call_all_sum(const Call *c) {
   Type t = c->v->type;
+  check(t.dtype == DT_f32, "a sum over ranks in %s", dtype_name(t.dtype));
   const char *args[] = {"step", memory(c, c->k->call), memory(c, c->v->in[0]),
                         size_text(c, product(t, 0, t.rank))};
   write_call(c->out, c->indent, "ddp_all_sum", args, 4, c->tail);

@@ -73,8 +73,8 @@ static double matmul_flops(const Graph *g, const Value *v, int64_t batch) {
 /* ---------- all_sum(x): alone, a rank's own value ---------- */
 static bool all_sum_infer(const Graph *g, Value *v, const char **error, int *code) {
   v->type = infer_in(g, v, 0);
-  if (v->type.dtype != DT_f32)
-    return infer_fail(g, error, code, 506, "`all_sum` takes float32, not %s: cast first",
+  if (dtype_category(v->type.dtype) != 'f')
+    return infer_fail(g, error, code, 506, "`all_sum` takes floats, not %s: cast first",
                       dtype_name(v->type.dtype));
   for (int i = 0; i < v->type.rank; i++)
     if (v->type.dim[i].per_batch)
