@@ -125,6 +125,12 @@ static void find_roots(ScanGrad *sg) {
 
 /* ---------- what the forward loop keeps ---------- */
 
+/* Of the forward part; results of a loop in the body that its gradient has asked for are, too. */
+bool grad_is_forward(const ScanGrad *sg, Val v) {
+  const Value *x = value_at(sg->g, v);
+  return v < sg->n || (x->op == OP_part && x->in[0] < sg->n);
+}
+
 /* Where nothing has to be kept: arguments that are walked or read by all turns, numbers, draws. */
 static bool is_free(const ScanGrad *sg, Val v) {
   const Value *x = value_at(sg->g, v);
@@ -165,11 +171,12 @@ static void keep_leaves(ScanGrad *sg, Val v) {
 }
 
 static void choose_saved(ScanGrad *sg, const bool *read) {
-  for (Val v = 1; v < sg->n; v++)
+  uint32_t all = sg->g->values.len;
+  for (Val v = 1; v < all; v++)
     if (read[v] && !is_free(sg, v) && !is_cheap(sg, v)) sg->saved[v] = true;
-  for (Val v = 1; v < sg->n; v++) {
+  for (Val v = 1; v < all; v++) {
     if (!read[v] || is_free(sg, v) || sg->saved[v]) continue;
-    bool *seen = ARENA_ARRAY(sg->g->arena, bool, sg->n);
+    bool *seen = ARENA_ARRAY(sg->g->arena, bool, all);
     if (bytes_missing(sg, v, seen) > bytes_of(sg, v))
       sg->saved[v] = true;
     else
@@ -185,10 +192,11 @@ static void mark_live(ScanGrad *sg) {
   for (int i = 0; i < sg->n_carried; i++) sg->live[sg->carried[i].next] = true;
   for (int k = 0; k < sg->s.over; k++)
     if (grad_of_arg(sg, k) != NO_VAL) sg->live[grad_of_arg(sg, k)] = true;
-  for (Val v = 1; v < all; v++) sg->live[v] = sg->live[v] || (v >= sg->n && sg->stacked[v]);
+  for (Val v = 1; v < all; v++)
+    sg->live[v] = sg->live[v] || (!grad_is_forward(sg, v) && sg->stacked[v]);
   for (Val v = all; v-- > 1;) {
     if (!sg->live[v]) continue;
-    if (v < sg->n) {
+    if (grad_is_forward(sg, v)) {
       read[v] = true;
       continue;
     }
@@ -206,19 +214,25 @@ static void mark_live(ScanGrad *sg) {
 static void extend_forward(ScanGrad *sg) {
   const Graph *from = sg->s.body;
   Graph *body = graph_like(from);
+  uint32_t all = sg->g->values.len;
   Attr attrs[IR_MAX_ATTRS];
-  for (Val v = 1; v < sg->n; v++) vec_push(body->arena, &body->values, *value_at(from, v));
+  for (Val v = 1; v < sg->n; v++) vec_push(body->arena, &body->values, *value_at(sg->g, v));
   for (uint32_t i = 0; i < from->outputs.len; i++)
     vec_push(body->arena, &body->outputs, from->outputs.at[i]);
   int yields = sg->s.yields;
-  for (Val v = 1; v < sg->n; v++) {
+  for (Val v = 1; v < all; v++) {
     if (!sg->saved[v]) continue;
+    Val kept = v; /* in the body */
+    if (v >= sg->n) {
+      vec_push(body->arena, &body->values, *value_at(sg->g, v));
+      kept = body->values.len - 1;
+    }
     sg->result[v] = -1;
     for (int m = 0; m < sg->s.yields && sg->result[v] < 0; m++)
       if (scan_output(&sg->s, sg->s.carried + m) == v) sg->result[v] = sg->s.carried + m;
     if (sg->result[v] >= 0) continue;
     sg->result[v] = sg->s.carried + yields;
-    graph_output(body, OUT_yield, yields++, v);
+    graph_output(body, OUT_yield, yields++, kept);
   }
   scan_attrs(sg->s.over, sg->s.carried, sg->s.length, sg->s.reverse, body, attrs);
   value_at(sg->b->g, sg->v)->attr =
@@ -248,7 +262,7 @@ static void list_inputs(ScanGrad *sg, Inputs *in) {
       add_input(in, sg->of_result[k], sg->seed[k]);
   for (int k = 0; k < s->over; k++)
     if (sg->arg[k] != NO_VAL && sg->live[sg->arg[k]]) add_input(in, sg->x.in[k], sg->arg[k]);
-  for (Val v = 1; v < sg->n; v++)
+  for (Val v = 1; v < sg->g->values.len; v++)
     if (sg->saved[v] && sg->live[v]) add_input(in, scan_result(b->g, sg->v, sg->result[v]), v);
   sg->back_over = in->n;
   for (int i = 0; i < sg->n_carried; i++) {
@@ -286,7 +300,7 @@ static Graph *backward_body(ScanGrad *sg, const Inputs *in) {
   for (int k = 0; k < sg->s.over; k++)
     if (grad_of_arg(sg, k) != NO_VAL) yield(sg, to, map, grad_of_arg(sg, k));
   for (Val v = sg->n; v < all; v++)
-    if (sg->stacked[v] && !grad_is_seed(sg, v)) yield(sg, to, map, v);
+    if (sg->stacked[v] && !grad_is_seed(sg, v) && !grad_is_forward(sg, v)) yield(sg, to, map, v);
   return to;
 }
 
@@ -294,7 +308,7 @@ Val grad_stack(ScanGrad *sg, Val v) {
   const Value *x = value_at(sg->g, v);
   const Scan *s = &sg->s;
   if (v < sg->n && x->op == OP_arg && x->attr[0].as.i < s->over) return sg->x.in[x->attr[0].as.i];
-  if (v < sg->n) return scan_result(sg->b->g, sg->v, sg->result[v]);
+  if (grad_is_forward(sg, v)) return scan_result(sg->b->g, sg->v, sg->result[v]);
   for (int k = s->carried; k < scan_results(s); k++)
     if (sg->seed[k] == v) return sg->of_result[k];
   return scan_result(sg->b->g, sg->back, sg->n_carried + sg->yielded[v]);
@@ -365,8 +379,9 @@ void grad_through_scan(Grad *b, Val v) {
   sg->saved = ARENA_ARRAY(a, bool, all);
   sg->result = ARENA_ARRAY(a, int, all);
   sg->yielded = ARENA_ARRAY(a, int, all);
-  for (Val u = 1; u < sg->n; u++)
-    sg->saved[u] = sg->stacked[u] && !(value_at(sg->g, u)->op == OP_arg && !grad_is_carried(sg, u));
+  for (Val u = 1; u < all; u++)
+    sg->saved[u] = sg->stacked[u] && grad_is_forward(sg, u) &&
+                   !(value_at(sg->g, u)->op == OP_arg && !grad_is_carried(sg, u));
   mark_live(sg);
   extend_forward(sg);
   Inputs in = {.n = 0};

@@ -37,6 +37,7 @@ typedef enum HoistMode { HOIST_check, HOIST_mark, HOIST_build } HoistMode;
 Val grad_hoist(ScanGrad *sg, Val v, HoistMode mode);
 /* Outside: all turns of v, stacked. */
 Val grad_stack(ScanGrad *sg, Val v);
+bool grad_is_forward(const ScanGrad *sg, Val v);
 bool grad_is_carried(const ScanGrad *sg, Val v); /* an argument that is carried */
 bool grad_is_seed(const ScanGrad *sg, Val v);
 #endif
