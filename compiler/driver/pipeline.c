@@ -26,7 +26,7 @@ static const Pass passes[] = {
     {.name = "dce2", .on_graph = pass_dce},
     {.name = "widen", .on_graph = pass_widen},
     {.name = "counts", .on_job = pass_counts},
-    {.name = "recompute", .on_graph_of = pass_recompute},
+    {.name = "recompute", .on_job = pass_recompute},
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 

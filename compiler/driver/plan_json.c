@@ -1,6 +1,7 @@
 /* `ddpc plan --json`: all that plan_print says, as one object. In: a plan. Out: JSON. */
 #include "plan_json.h"
 #include "op.h"
+#include "work.h"
 
 static void put(json_t *j, const char *key, json_t *value) {
   json_object_set_new(j, key, value);
@@ -117,6 +118,38 @@ static json_t *buckets(const Plan *plan) {
   return list;
 }
 
+static void put_work(json_t *j, const PlanWork *w) {
+  put(j, "forward_flops", json_real(w->forward));
+  put(j, "backward_flops", json_real(w->backward));
+  put(j, "again_flops", json_real(w->again));
+  put(j, "passing_flops", json_real(w->passing));
+}
+
+static json_t *work(const Plan *plan, Arena *a) {
+  json_t *j = json_object(), *layers = json_array();
+  PlanSteps s = plan_steps(plan, a);
+  put_work(j, &s.work);
+  put_int(j, "kept", s.kept);
+  put_int(j, "kept_again", s.kept_again);
+  put(j, "activations_without_checkpointing",
+      s.block_before ? json_integer(s.block_before) : json_null());
+  for (uint32_t i = 0; i < s.layers.len; i++) {
+    const PlanLayer *l = &s.layers.at[i];
+    json_t *one = json_object(), *fused = json_array();
+    put_text(one, "name", l->name);
+    put_work(one, &l->work);
+    put_int(one, "kept", l->kept);
+    put_int(one, "kept_again", l->kept_again);
+    put_int(one, "kernels", l->kernels);
+    for (uint32_t k = 0; k < l->fused.len; k++)
+      json_array_append_new(fused, run_json_text(l->fused.at[k]));
+    put(one, "fused", fused);
+    json_array_append_new(layers, one);
+  }
+  put(j, "layers", layers);
+  return j;
+}
+
 json_t *plan_json(const Plan *plan, Arena *a) {
   const Job *job = plan->job;
   json_t *j = json_object();
@@ -135,6 +168,7 @@ json_t *plan_json(const Plan *plan, Arena *a) {
   put(j, "leaves", leaves(plan));
   put(j, "groups", groups(job));
   put(j, "memory", memory(plan, a));
+  put(j, "work", work(plan, a));
   put(j, "train_kernels", kernels(plan, &plan->train, a));
   put(j, "eval_kernels", plan->eval.g ? kernels(plan, &plan->eval, a) : json_null());
   put(j, "buckets", buckets(plan));

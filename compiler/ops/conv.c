@@ -236,12 +236,6 @@ ConvShape conv_shape(const Graph *g, const Value *v) {
   return c;
 }
 
-Dim conv_flops(const ConvShape *c) {
-  int64_t n = 2 * c->small.channels * (c->big.channels / c->groups);
-  for (int i = 0; i < c->space; i++) n *= c->kernel[i] * c->small.size[i];
-  return (Dim){c->batch.per_batch * n, c->batch.fixed * n};
-}
-
 /* ---------- meaning ---------- */
 
 static int64_t element(const ConvSide *s, int space, int64_t b, int64_t channel,
@@ -300,9 +294,16 @@ static void conv_interpret(const Graph *g, const Value *v, int64_t batch, const 
     }
 }
 
+static double flops(const Graph *g, const Value *v, int64_t batch) {
+  ConvShape c = conv_shape(g, v);
+  double n = 2 * (double)c.small.channels * (double)(c.big.channels / c.groups);
+  for (int i = 0; i < c.space; i++) n *= (double)c.kernel[i] * (double)c.small.size[i];
+  return n * (double)dim_at(c.batch, batch);
+}
+
 const OpCode family_conv[] = {
-    {.op = OP_conv, .infer = conv_infer, .interpret = conv_interpret},
-    {.op = OP_conv_transpose, .infer = conv_infer, .interpret = conv_interpret},
-    {.op = OP_conv_filter, .infer = conv_infer, .interpret = conv_interpret},
+    {.op = OP_conv, .infer = conv_infer, .interpret = conv_interpret, .flops = flops},
+    {.op = OP_conv_transpose, .infer = conv_infer, .interpret = conv_interpret, .flops = flops},
+    {.op = OP_conv_filter, .infer = conv_infer, .interpret = conv_interpret, .flops = flops},
     {.op = OP_none},
 };

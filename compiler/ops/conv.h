@@ -22,6 +22,4 @@ typedef struct ConvShape {
 bool conv_is(OpKind op);
 /* Of a value of one of the three whose type is inferred. */
 ConvShape conv_shape(const Graph *g, const Value *v);
-/* Multiplications and additions of one call. */
-Dim conv_flops(const ConvShape *c);
 #endif

@@ -241,6 +241,14 @@ static NestTemp turn_lower(Nest *n, Val v, const NestIndex *index) {
   return nest_host(n, v);
 }
 
+static double scan_flops(const Graph *g, const Value *v, int64_t batch) {
+  (void)g;
+  Scan s = scan_of(v);
+  double turn = 0;
+  for (Val k = 1; k < s.body->values.len; k++) turn += op_flops(s.body, k, batch);
+  return turn * (double)dim_at(s.length, batch);
+}
+
 const OpCode family_scan[] = {
     {.op = OP_arg, .infer = leaf_infer},
     {.op = OP_turn, .infer = turn_infer, .lower = turn_lower},
@@ -248,6 +256,7 @@ const OpCode family_scan[] = {
      .infer = scan_infer,
      .interpret = scan_interpret,
      .part_type = scan_part,
-     .interpret_part = part_of_scan},
+     .interpret_part = part_of_scan,
+     .flops = scan_flops},
     {.op = OP_none},
 };

@@ -16,11 +16,12 @@ Graph *cast_graph(Graph *g, DType half, bool all); /* one graph; all: weights an
 void pass_grad(Job *job);
 /* Denominators that are a constant times B: count_per_sample, no longer an output of job->counts. */
 void pass_counts(Job *job);
+/* Gradient checkpointing of job->train; once, after the rest. */
+void pass_recompute(Job *job);
 /* The rest are graph -> graph. */
 Graph *pass_fold(Graph *g, const Job *job); /* constants, identities, declared ranges of fields */
 Graph *pass_cse(Graph *g);
 Graph *pass_dce(Graph *g);
-Graph *pass_decompose(Graph *g);                 /* composite ops -> primitives after grad */
-Graph *pass_widen(Graph *g);                     /* 16-bit values: sums and gradients in f32 */
-Graph *pass_recompute(Graph *g, const Job *job); /* gradient checkpointing; once, after the rest */
+Graph *pass_decompose(Graph *g); /* composite ops -> primitives after grad */
+Graph *pass_widen(Graph *g);     /* 16-bit values: sums and gradients in f32 */
 #endif

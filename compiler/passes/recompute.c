@@ -376,12 +376,13 @@ static Graph *rewrite(Recompute *r) {
   return rewrite_end(&w);
 }
 
-Graph *pass_recompute(Graph *g, const Job *job) {
+void pass_recompute(Job *job) {
+  JobRecompute *how = &job->recompute;
+  Graph *g = job->train;
   bool has_gradients = false;
-  for (uint32_t i = 0; i < g->outputs.len; i++)
+  for (uint32_t i = 0; g && i < g->outputs.len; i++)
     has_gradients = has_gradients || g->outputs.at[i].kind == OUT_grad;
-  const JobRecompute *how = &job->recompute;
-  if (!how->on || !has_gradients || how->memory_budget >= 1) return g;
+  if (!how->on || !has_gradients || how->memory_budget >= 1) return;
   uint32_t n = g->values.len;
   Recompute r = {.g = g, .batch = job->train_batch};
   bool **flags[] = {&r.forward, &r.varies, &r.stored, &r.wanted, &r.again, &r.held, &r.seen};
@@ -396,11 +397,12 @@ Graph *pass_recompute(Graph *g, const Job *job) {
   find_places(&r);
   int64_t most = 0;
   r.cuts = best_cuts(&r, &most);
-  if (!r.cuts.len) return g;
+  if (!r.cuts.len) return;
   r.copied = ARENA_ARRAY(g->arena, bool, r.cuts.len);
   choose_kept(&r);
   choose_again(&r);
   spend_budget(&r, (int64_t)(how->memory_budget * (double)r.made) - most);
   choose_again(&r);
-  return rewrite(&r);
+  how->before = g;
+  job->train = rewrite(&r);
 }

@@ -37,8 +37,7 @@ static const char *identifier(Arena *a, const char *s) {
 }
 
 /* ---------- values ---------- */
-/* Everything that the loss and the other forward results need is forward; the rest is backward. */
-static bool *find_forward(const Program *p, Arena *a) {
+bool *plan_forward(const Program *p, Arena *a) {
   const Graph *g = p->g;
   bool *forward = ARENA_ARRAY(a, bool, g->values.len);
   bool any_gradient = false;
@@ -100,11 +99,15 @@ static const char *name_of(const Program *p, Arena *a, const Job *job, const boo
     break;
   }
   const char *path = path_below_model(p, a, v), *op = op_def(x->op)->name;
-  return arena_printf(a, "%s%s%s%s", forward[v] ? "" : "d_", path, *path ? "_" : "", op);
+  return arena_printf(a, "%s%s%s%s",
+                      x->region    ? "again_"
+                      : forward[v] ? ""
+                                   : "d_",
+                      path, *path ? "_" : "", op);
 }
 
 void plan_name_values(Program *p, Arena *a, const Job *job) {
-  const bool *forward = find_forward(p, a);
+  const bool *forward = plan_forward(p, a);
   Map times = {.arena = a}, taken = {.arena = a};
   for (Val v = 1; v < p->places.len; v++) {
     const char *name = text_intern(identifier(a, name_of(p, a, job, forward, v)));
@@ -151,15 +154,22 @@ static const char *scope_word(const Program *p, Val v) {
 }
 
 enum { MAX_WORDS = 3 };
+/* What is computed again is forward, as its kernels are those of the forward pass. */
+static bool is_backward(const Program *p, const bool *forward, Val v) {
+  return !forward[v] && !value_at(p->g, v)->region;
+}
+
 static const char *nest_name(const Program *p, const Kernel *k, Arena *a, const bool *forward) {
   ValList pulled = {0};
   plan_pulled(p, k, a, &pulled);
   const char *word[MAX_WORDS];
   int words = 0;
   bool backward = false;
-  for (uint32_t i = 0; i < pulled.len; i++) backward = backward || !forward[pulled.at[i]];
+  for (uint32_t i = 0; i < pulled.len; i++)
+    backward = backward || is_backward(p, forward, pulled.at[i]);
   for (uint32_t i = 0; i < pulled.len; i++) {
-    if (backward && forward[pulled.at[i]]) continue; /* computed again on the way */
+    if (backward && !is_backward(p, forward, pulled.at[i]))
+      continue; /* computed again on the way */
     const char *w = scope_word(p, pulled.at[i]);
     bool known = false;
     for (int k2 = 0; k2 < words; k2++) known = known || !strcmp(word[k2], w);
@@ -182,7 +192,7 @@ static const char *call_name(const Program *p, const Kernel *k, Arena *a) {
 }
 
 void plan_name_kernels(Program *p, Arena *a, KernelNames *taken) {
-  const bool *forward = find_forward(p, a);
+  const bool *forward = plan_forward(p, a);
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     Kernel *k = &p->kernels.at[i];
     const char *base = identifier(a, k->nest ? nest_name(p, k, a, forward) : call_name(p, k, a));

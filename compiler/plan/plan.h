@@ -140,7 +140,7 @@ const char *plan_group_name(const Job *job, const Leaf *leaf); /* "decay", "froz
 const char *plan_arena_name(const Plan *plan, const PlanArena *x, Arena *a);
 const char *plan_kernel_text(const Program *p, const Kernel *k,
                              Arena *a);                     /* "matmul [B, 64], ..." */
-int64_t plan_call_flops(const Program *p, const Kernel *k); /* of a product; 0: no product */
+int64_t plan_call_flops(const Program *p, const Kernel *k); /* of a library call, else 0 */
 void plan_dump_nests(Text *out, const Plan *plan);
 /* The value of by-product `index` (from 1) of a call; NO_VAL when nobody reads it. */
 Val plan_part(const Program *p, const Kernel *call, int index);

@@ -1,75 +1,14 @@
 /* `ddpc plan`: what was decided, as tables for people. In: a plan. Out: text; the driver adds what
    only the data can tell (steps per epoch). */
-#include "conv.h"
 #include "fuse.h"
+#include "map.h"
 #include "op.h"
+#include "ops.h"
 #include "scan.h"
-#include <stdarg.h>
-#include <stdio.h>
+#include "table.h"
+#include "work.h"
 
-/* ---------- tables ---------- */
-enum { MAX_COLUMNS = 8 };
-typedef struct Table {
-  Arena *a;
-  int columns;
-  const char *align; /* one letter a column: l or r */
-  VEC(const char *) cells;
-} Table;
-
-static void row(Table *t, ...) {
-  va_list args;
-  va_start(args, t);
-  for (int i = 0; i < t->columns; i++) vec_push(t->a, &t->cells, va_arg(args, const char *));
-  va_end(args);
-}
-
-/* Width in characters: bytes that start one. */
-static int width_of(const char *s) {
-  int n = 0;
-  for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
-  return n;
-}
-
-static void print_table(Text *out, const Table *t) {
-  int width[MAX_COLUMNS] = {0};
-  for (uint32_t i = 0; i < t->cells.len; i++) {
-    int w = width_of(t->cells.at[i]), c = (int)i % t->columns;
-    if (w > width[c]) width[c] = w;
-  }
-  for (uint32_t i = 0; i < t->cells.len; i++) {
-    int c = (int)i % t->columns, pad = width[c] - width_of(t->cells.at[i]);
-    bool right = t->align[c] == 'r';
-    text_addf(out, "  %*s", right ? pad : 0, "");
-    text_add(out, t->cells.at[i]);
-    if (c < t->columns - 1) {
-      text_addf(out, "%*s", right ? 0 : pad, "");
-      continue;
-    }
-    while (out->len && out->at[out->len - 1] == ' ') out->at[--out->len] = 0;
-    text_add(out, "\n");
-  }
-}
-
-/* ---------- numbers ---------- */
-/* 1234567 -> "1,234,567" */
-static const char *grouped(Arena *a, int64_t n) {
-  char digits[32], out[48];
-  int len = snprintf(digits, sizeof digits, "%lld", (long long)n), to = 0;
-  for (int i = 0; i < len; i++) {
-    if (i && (len - i) % 3 == 0 && digits[i - 1] != '-') out[to++] = ',';
-    out[to++] = digits[i];
-  }
-  out[to] = 0;
-  return arena_strdup(a, out);
-}
-
-static const char *amount(Arena *a, int64_t bytes) {
-  if (bytes < 1024) return arena_printf(a, "%lld B", (long long)bytes);
-  if (bytes < 1024 * 1024) return arena_printf(a, "%.1f KiB", (double)bytes / 1024);
-  if (bytes < (int64_t)10 << 30) return arena_printf(a, "%.1f MiB", (double)bytes / 1048576);
-  return arena_printf(a, "%.2f GiB", (double)bytes / 1073741824);
-}
-
+/* ---------- pieces ---------- */
 static const char *shape_text(Arena *a, Type t) {
   Text s = {0};
   text_add(&s, "[");
@@ -114,23 +53,75 @@ const char *plan_group_name(const Job *job, const Leaf *leaf) {
   return job->groups.at[leaf->group].name;
 }
 
+/* Leaves of equal shape and group whose names differ in numbers alone. */
+typedef struct LeafRow {
+  uint32_t first, last, times;
+} LeafRow;
+
+static uint64_t leaf_key(const Job *job, const Leaf *leaf) {
+  const char *group = plan_group_name(job, leaf);
+  uint64_t h = numbered_hash(leaf->name, 1);
+  for (int i = 0; i < leaf->type.rank; i++)
+    h = text_hash(&leaf->type.dim[i].fixed, sizeof(int64_t), h);
+  h = text_hash(group, strlen(group), h);
+  return h ? h : 1;
+}
+
+/* By leaf; times 0 for one that stands in the row of another. Short lists stay as they are. */
+static LeafRow *fold_leaves(const Job *job, Arena *a) {
+  enum { FEW = 8 };
+  LeafRow *rows = ARENA_ARRAY(a, LeafRow, job->leaves.len + 1);
+  Map times = {.arena = a}, first = {.arena = a};
+  for (uint32_t l = 0; l < job->leaves.len; l++)
+    ++*map_at(&times, leaf_key(job, &job->leaves.at[l]));
+  for (uint32_t l = 0; l < job->leaves.len; l++) {
+    uint64_t key = leaf_key(job, &job->leaves.at[l]);
+    uint32_t *at = map_at(&first, key);
+    rows[l] = (LeafRow){l, l, 1};
+    if (map_get(&times, key) < FEW) continue;
+    if (!*at) {
+      *at = l + 1;
+      continue;
+    }
+    rows[*at - 1].last = l;
+    rows[*at - 1].times++;
+    rows[l].times = 0;
+  }
+  return rows;
+}
+
+static const char *bucket_text(const Plan *plan, const LeafRow *r, Arena *a) {
+  int64_t first = plan_bucket_of(plan, (int32_t)r->first);
+  int64_t last = plan_bucket_of(plan, (int32_t)r->last);
+  if (!first) return "-";
+  return first == last ? arena_printf(a, "%lld", (long long)first)
+                       : arena_printf(a, "%lld .. %lld", (long long)first, (long long)last);
+}
+
 static void print_parameters(Text *out, const Plan *plan, Arena *a) {
   const Job *job = plan->job;
   Table t = {.a = a, .columns = 6, .align = "llrlrr"};
-  row(&t, "name", "shape", "elements", "group", "bucket", "offset");
+  table_row(&t, "name", "shape", "elements", "group", "bucket", "offset");
   int64_t trained = 0, all = 0;
+  const LeafRow *rows = fold_leaves(job, a);
   for (uint32_t l = 0; l < job->leaves.len; l++) {
     const Leaf *leaf = &job->leaves.at[l];
     int64_t n = type_elements_at(leaf->type, 1);
     const Segment *s = plan_segment(plan, (int32_t)l);
-    int64_t bucket = plan_bucket_of(plan, (int32_t)l);
     if (leaf->tied_to < 0 && !leaf->buffer) all += n;
     if (leaf->tied_to < 0 && leaf->trained) trained += n;
-    row(&t, leaf->name, shape_text(a, leaf->type), grouped(a, n), plan_group_name(job, leaf),
-        bucket ? arena_printf(a, "%lld", (long long)bucket) : "-", s ? grouped(a, s->offset) : "-");
+    const LeafRow *r = &rows[l];
+    if (!r->times) continue;
+    const char *name = leaf->name;
+    if (r->times > 1)
+      name = arena_printf(a, "%s (%u)", numbered_range(a, name, job->leaves.at[r->last].name),
+                          r->times);
+    table_row(&t, name, shape_text(a, leaf->type), number_grouped(a, n), plan_group_name(job, leaf),
+              bucket_text(plan, r, a), s ? number_grouped(a, s->offset) : "-");
   }
-  text_addf(out, "parameters: %s, of which %s are trained\n", grouped(a, all), grouped(a, trained));
-  print_table(out, &t);
+  text_addf(out, "parameters: %s, of which %s are trained\n", number_grouped(a, all),
+            number_grouped(a, trained));
+  table_print(out, &t);
 }
 
 const char *plan_arena_name(const Plan *plan, const PlanArena *x, Arena *a) {
@@ -173,49 +164,38 @@ int64_t plan_rank_bytes(const Plan *plan) {
 
 static void print_memory(Text *out, const Plan *plan, Arena *a) {
   Table t = {.a = a, .columns = 5, .align = "llrrl"};
-  row(&t, "what", "dtype", "elements", "bytes", "");
+  table_row(&t, "what", "dtype", "elements", "bytes", "");
   for (uint32_t i = 0; i < plan->arenas.len; i++) {
     const PlanArena *x = &plan->arenas.at[i];
     int64_t bytes = x->elements * dtype_bytes(x->dtype);
     const char *name = plan_arena_name(plan, x, a);
-    row(&t, name, dtype_name(x->dtype), grouped(a, x->elements), grouped(a, bytes),
-        amount(a, bytes));
+    table_row(&t, name, dtype_name(x->dtype), number_grouped(a, x->elements),
+              number_grouped(a, bytes), number_bytes(a, bytes));
   }
   const Program *p[] = {&plan->train, &plan->eval};
   for (int i = 0; i < 2; i++) {
     if (!p[i]->g) continue;
     const char *name = arena_printf(a, "activations, %s (batch %lld)",
                                     i ? "evaluation" : "training", (long long)p[i]->batch_max);
-    row(&t, name, "", "", grouped(a, p[i]->block_bytes), amount(a, p[i]->block_bytes));
+    table_row(&t, name, "", "", number_grouped(a, p[i]->block_bytes),
+              number_bytes(a, p[i]->block_bytes));
   }
   int64_t step = plan_step_block(plan);
-  if (step) row(&t, "workspace of an optimizer step", "", "", grouped(a, step), amount(a, step));
+  if (step)
+    table_row(&t, "workspace of an optimizer step", "", "", number_grouped(a, step),
+              number_bytes(a, step));
   int64_t gathered = plan_sample_bytes(plan), total = plan_rank_bytes(plan);
-  row(&t, "samples of one batch", "", "", grouped(a, gathered), amount(a, gathered));
-  row(&t, "all of one rank, beside the data", "", "", grouped(a, total), amount(a, total));
+  table_row(&t, "samples of one batch", "", "", number_grouped(a, gathered),
+            number_bytes(a, gathered));
+  table_row(&t, "all of one rank, beside the data", "", "", number_grouped(a, total),
+            number_bytes(a, total));
   text_add(out, "memory of one rank\n");
-  print_table(out, &t);
+  table_print(out, &t);
 }
 
 /* ---------- kernels ---------- */
 int64_t plan_call_flops(const Program *p, const Kernel *k) {
-  if (k->loop) {
-    int64_t turn = 0;
-    for (uint32_t i = 0; i < k->loop->body.kernels.len; i++)
-      turn += plan_call_flops(&k->loop->body, &k->loop->body.kernels.at[i]);
-    return turn * dim_at(scan_of(value_at(p->g, k->call)).length, p->batch_max);
-  }
-  if (k->kind != KERNEL_call) return 0;
-  const Value *x = value_at(p->g, k->call);
-  if (conv_is(x->op)) {
-    const ConvShape c = conv_shape(p->g, x);
-    return dim_at(conv_flops(&c), p->batch_max);
-  }
-  if (x->op != OP_matmul) return 0;
-  Type left = value_at(p->g, x->in[0])->type;
-  bool ta = x->attr[op_attr(OP_matmul, "ta")].as.i != 0;
-  int64_t inner = dim_at(left.dim[left.rank - (ta ? 2 : 1)], p->batch_max);
-  return 2 * inner * type_elements_at(x->type, p->batch_max);
+  return k->kind == KERNEL_call ? (int64_t)op_flops(p->g, k->call, p->batch_max) : 0;
 }
 
 static const char *loop_text(const Program *p, const Kernel *k, Arena *a) {
@@ -280,9 +260,59 @@ static void add_turn(Table *t, const Program *body, const char *number, Arena *a
   for (uint32_t i = 0; i < body->kernels.len; i++) {
     const Kernel *k = &body->kernels.at[i];
     const char *own = arena_printf(a, "%s.%u", number, i + 1);
-    row(t, own, k->name, plan_kernel_text(body, k, a), place_text(a, k->at), "");
+    table_row(t, own, k->name, plan_kernel_text(body, k, a), place_text(a, k->at), "");
     if (k->loop) add_turn(t, &k->loop->body, own, a);
   }
+}
+
+/* Rows of a table that differ in their numbers alone: three and more become one. */
+typedef struct KernelRow {
+  const char *name, *computes, *place, *ready; /* of the first */
+  const char *last_name, *last_ready;
+  uint32_t first, last, times;
+} KernelRow;
+typedef VEC(KernelRow) KernelRows;
+
+static KernelRow row_of(const Plan *plan, const Program *p, uint32_t i, Arena *a) {
+  const Kernel *k = &p->kernels.at[i];
+  const char *ready = ready_text(plan, k, a);
+  return (KernelRow){
+      k->name, plan_kernel_text(p, k, a), place_text(a, k->at), ready, k->name, ready, i + 1, i + 1,
+      1};
+}
+
+static uint64_t row_key(const KernelRow *r) {
+  uint64_t h = numbered_hash(r->ready, numbered_hash(r->name, 1));
+  h = text_hash(r->computes, strlen(r->computes), h);
+  h = text_hash(r->place, strlen(r->place), h);
+  return h ? h : 1;
+}
+
+/* By kernel: what its row says; times 0 for those that stand in the row of another. */
+static KernelRow *fold_rows(const Plan *plan, const Program *p, Arena *a) {
+  uint32_t n = p->kernels.len;
+  KernelRow *rows = ARENA_ARRAY(a, KernelRow, n + 1);
+  Map first = {.arena = a}, times = {.arena = a};
+  for (uint32_t i = 0; i < n; i++) {
+    rows[i] = row_of(plan, p, i, a);
+    ++*map_at(&times, row_key(&rows[i]));
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t key = row_key(&rows[i]);
+    if (map_get(&times, key) < 3) continue;
+    uint32_t *at = map_at(&first, key);
+    if (!*at) {
+      *at = i + 1;
+      continue;
+    }
+    KernelRow *r = &rows[*at - 1];
+    r->last = i + 1;
+    r->last_name = rows[i].name;
+    r->last_ready = rows[i].ready;
+    r->times++;
+    rows[i].times = 0;
+  }
+  return rows;
 }
 
 static void print_kernels(Text *out, const Plan *plan, const Program *p, const char *what,
@@ -290,39 +320,44 @@ static void print_kernels(Text *out, const Plan *plan, const Program *p, const c
   if (!p->g) return;
   bool trains = p == &plan->train;
   Table t = {.a = a, .columns = trains ? 5 : 4, .align = "rllll"};
-  int64_t flops = 0;
-  uint32_t products = 0;
-  row(&t, "", "kernel", "computes", "line", "completes the gradient of");
+  double flops = 0;
+  uint32_t calls = 0;
+  const KernelRow *rows = fold_rows(plan, p, a);
+  table_row(&t, "", "kernel", "computes", "line", "completes the gradient of");
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
-    flops += plan_call_flops(p, k);
-    products += plan_call_flops(p, k) > 0;
-    row(&t, arena_printf(a, "%u", i + 1), k->name, plan_kernel_text(p, k, a), place_text(a, k->at),
-        ready_text(plan, k, a));
+    const KernelRow *r = &rows[i];
+    flops += (double)plan_call_flops(p, k);
+    calls += plan_call_flops(p, k) > 0;
+    if (!r->times) continue;
+    const char *number = arena_printf(a, "%u", r->first);
+    if (r->times > 1) number = arena_printf(a, "%u .. %u (%u times)", r->first, r->last, r->times);
+    table_row(&t, number, numbered_range(a, r->name, r->last_name), r->computes, r->place,
+              numbered_range(a, r->ready, r->last_ready));
     if (k->loop) add_turn(&t, &k->loop->body, arena_printf(a, "%u", i + 1), a);
   }
-  text_addf(out, "%s: %u kernels, %u of them products of %s FLOP at batch %lld\n", what,
-            p->kernels.len, products, grouped(a, flops), (long long)p->batch_max);
-  print_table(out, &t);
+  text_addf(out, "%s: %u kernels, %u of them calls of %s at batch %lld\n", what, p->kernels.len,
+            calls, number_flops(a, flops), (long long)p->batch_max);
+  table_print(out, &t);
 }
 
 /* ---------- buckets ---------- */
 static void print_buckets(Text *out, const Plan *plan, Arena *a) {
   Table t = {.a = a, .columns = 5, .align = "rrrrl"};
   int64_t wire = 0;
-  row(&t, "", "tensors", "elements", "bytes", "starts after");
+  table_row(&t, "", "tensors", "elements", "bytes", "starts after");
   for (uint32_t b = 0; b < plan->buckets.len; b++) {
     const Bucket *k = &plan->buckets.at[b];
     int64_t n = k->end - k->begin;
     wire += n * dtype_bytes(DT_f32);
-    row(&t, arena_printf(a, "%u", b + 1), arena_printf(a, "%d", k->count), grouped(a, n),
-        grouped(a, n * dtype_bytes(DT_f32)),
-        arena_printf(a, "kernel %d of %u, %s", k->ready_after + 1, plan->train.kernels.len,
-                     plan->train.kernels.at[k->ready_after].name));
+    table_row(&t, arena_printf(a, "%u", b + 1), arena_printf(a, "%d", k->count),
+              number_grouped(a, n), number_grouped(a, n * dtype_bytes(DT_f32)),
+              arena_printf(a, "kernel %d of %u, %s", k->ready_after + 1, plan->train.kernels.len,
+                           plan->train.kernels.at[k->ready_after].name));
   }
   text_addf(out, "buckets: %u; %s bytes all-reduced per update\n", plan->buckets.len,
-            grouped(a, wire));
-  print_table(out, &t);
+            number_grouped(a, wire));
+  table_print(out, &t);
 }
 
 void plan_print(Text *out, const Plan *plan) {
@@ -330,6 +365,8 @@ void plan_print(Text *out, const Plan *plan) {
   print_parameters(out, plan, a);
   text_add(out, "\n");
   print_memory(out, plan, a);
+  text_add(out, "\n");
+  plan_print_work(out, plan, a);
   text_add(out, "\n");
   print_kernels(out, plan, &plan->train, "training step", a);
   text_add(out, "\n");

@@ -173,6 +173,7 @@ typedef struct JobSetting { /* every key of train and runtime, also those not wr
 typedef struct JobRecompute {
   bool on;
   double memory_budget; /* share of the activations that may be kept: 0 as few as possible */
+  const Graph *before;  /* the training graph without it; NULL: nothing is computed again */
 } JobRecompute;
 
 typedef struct Job {

@@ -13,6 +13,14 @@ memory = plan["memory"]
 same("sum of memory", memory["rank"], sum(a["bytes"] for a in memory["arenas"]) + memory["samples"] +
      max(memory["train_activations"], memory["eval_activations"]))
 says("the tables", text, f"{memory['rank']:,}", *[k["computes"] for k in plan["train_kernels"]])
+work = plan["work"]
+same("work of a step", [sum(layer[k] for layer in work["layers"]) for k in ("forward_flops", "backward_flops", "kept")],
+     [work["forward_flops"], work["backward_flops"], work["kept"]])
+products = {layer["name"]: layer["forward_flops"] for layer in work["layers"]}
+batch = memory["train_batch"]
+if not 2 * batch * 32 <= products["net.fc1"] <= 2 * batch * 32 + 10 * batch * 8:  # the product, bias, activation
+    failures.append(f"fc1 takes {products['net.fc1']} FLOP")
+says("work in the tables", text, "work of a micro-batch", "net.fc1")
 same("what is completed", sorted(n for k in plan["train_kernels"] for n in k["completes"]),
      sorted(leaf["name"] for leaf in plan["leaves"]))
 same("buckets", sorted(plan["buckets"][0]["parameters"]), sorted(leaf["name"] for leaf in plan["leaves"]))

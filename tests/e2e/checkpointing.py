@@ -20,7 +20,7 @@ def planned(defines, job=os.path.join(ROOT, JOB)):
     args = [DDPC, "plan", "--json", job]
     for d in defines:
         args += ["-D", d]
-    return json.loads(must(args).out)["memory"]
+    return json.loads(must(args).out)
 
 
 def equal(transformer):
@@ -44,7 +44,7 @@ def equal(transformer):
                 memory = [runs[name][2] for name in ("again", "some", "plain")]
                 expect(memory[0] < memory[1] < memory[2], f"{what}: activations {memory}")
                 for name, defines in (("again", [kind, ON]), ("plain", [kind])):
-                    m = planned(defines)
+                    m = planned(defines)["memory"]
                     expect(runs[name][2] == max(m["train_activations"], m.get("eval_activations", 0)),
                            f"{what}, {name}: {runs[name][2]} bytes counted, {m} planned")
 
@@ -80,8 +80,21 @@ def half():
         with open(f.file("gpt2.ddp"), "w") as out:
             out.write(GPT2)
         open(f.file("tokens.csv"), "w").close()
-        bytes_of = [planned(d, f.file("gpt2.ddp"))["train_activations"] for d in ([], [ON])]
+        plans = [planned(d, f.file("gpt2.ddp")) for d in ([], [ON])]
+        bytes_of = [p["memory"]["train_activations"] for p in plans]
         expect(2 * bytes_of[1] <= bytes_of[0], f"{bytes_of[0]} bytes of activations, with checkpointing {bytes_of[1]}")
+        # the plan says what is saved and what is added: less than the forward pass once more
+        work = [p["work"] for p in plans]
+        expect(work[1]["activations_without_checkpointing"] == bytes_of[0], f"{work[1]}: not {bytes_of[0]}")
+        expect(work[0]["activations_without_checkpointing"] is None and work[0]["again_flops"] == 0, "nothing is on")
+        expect(0 < work[1]["again_flops"] < work[1]["forward_flops"], f"{work[1]['again_flops']} FLOP again")
+        for key in ("forward_flops", "backward_flops"):
+            expect(abs(work[0][key] - work[1][key]) < 0.01 * work[0][key], f"other {key}")
+        expect(work[1]["kept"] < work[0]["kept"] / 2, f"kept: {work[1]['kept']} of {work[0]['kept']}")
+        with open(f.file("gpt2.ddp"), "w") as out:
+            out.write(GPT2.replace("GPT2LMHead()", "GPT2LMHead(n_layer = 48)"))
+        lines = must([DDPC, "plan", f.file("gpt2.ddp"), "-D", ON]).out.count("\n")
+        expect(lines < 300, f"the plan of 48 layers has {lines} lines")
 
 
 def normalised():

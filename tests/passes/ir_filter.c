@@ -20,7 +20,9 @@ static Graph *run_cast_all(Graph *g) {
   return cast_graph(g, DT_bf16, true);
 }
 static Graph *run_recompute(Graph *g) {
-  return pass_recompute(g, &job);
+  job.train = g;
+  pass_recompute(&job);
+  return job.train;
 }
 static const struct {
   const char *name;
