@@ -77,14 +77,15 @@ static const char *host_text(Scene *s, const Value *v) {
 
 static const char *draw_name(Scene *s, const Value *v) {
   int64_t site = v->attr[op_attr(v->op, "site")].as.i;
+  bool data = v->attr[op_attr(v->op, "data")].as.i != 0;
   for (uint32_t i = 0; i < s->draws.len; i++)
-    if (s->draws.at[i].site == site) return s->draws.at[i].name;
+    if (s->draws.at[i].site == site && s->draws.at[i].data == data) return s->draws.at[i].name;
   const char *from = s->outer ? draw_name(s->outer, v) : NULL;
   const char *path = s->outer ? "" : graph_scope_path(s->e->arena, s->p->g, v->scope);
   const char *wanted = s->outer ? arena_printf(s->e->arena, "%s_turn", from)
                                 : arena_printf(s->e->arena, "draw_%s", path);
   const char *name = names_add(s->names, wanted);
-  vec_push(s->e->arena, &s->draws, (SceneDraw){site, name, from});
+  vec_push(s->e->arena, &s->draws, (SceneDraw){site, data, name, from});
   return name;
 }
 
@@ -275,9 +276,9 @@ static void declare_all(Scene *s, Text *out) {
   }
   for (uint32_t i = 0; i < s->draws.len; i++)
     text_addf(out,
-              "  const DdpDraw %s =\n      ddp_draw(step->seed, step->update, 0x%llxu, "
-              "step->sample);\n",
-              s->draws.at[i].name, (unsigned long long)s->draws.at[i].site);
+              "  const DdpDraw %s =\n      ddp_draw(step->seed, step->%s, 0x%llxu, step->%s);\n",
+              s->draws.at[i].name, s->draws.at[i].data ? "epoch" : "update",
+              (unsigned long long)s->draws.at[i].site, s->draws.at[i].data ? "row" : "sample");
 }
 
 /* ---------- whole functions ---------- */

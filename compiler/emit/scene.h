@@ -5,6 +5,7 @@
 
 typedef struct SceneDraw { /* random numbers of one site */
   int64_t site;
+  bool data; /* drawn for the sample and the epoch */
   const char *name;
   const char *from; /* in a loop: what it has outside of it */
 } SceneDraw;

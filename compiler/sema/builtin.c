@@ -70,10 +70,8 @@ static const Builtin table[] = {
     {"classes", "x", builtin_classes, NULL, 0},
     {"roc_auc", "scores labels", builtin_roc_auc, NULL, 0},
     {"standardize", "x", builtin_standardize, NULL, 0},
-    {"random_hflip", "x p=", builtin_by_chance, NULL, 0},
-    {"random_crop", "x size padding=", builtin_random_crop, NULL, 0},
-    {"random_resized_crop", "x size", builtin_random_crop, NULL, 0},
-    {"random_erasing", "x p=", builtin_by_chance, NULL, 0},
+    {"need_image", "x", builtin_need_image, NULL, 0}, /* what transforms of images take */
+    {"random_resized_crop", "x size", builtin_resized_crop, NULL, 0},
     {"color_jitter", "x brightness= contrast= saturation= hue=", builtin_color_jitter, NULL, 0},
     {"pad_to", "x length value=", builtin_pad_to, NULL, 0},
     {"wordpiece", "x vocab length", builtin_wordpiece, NULL, 0},

@@ -53,7 +53,8 @@ BuiltinFunction builtin_arange, builtin_full, builtin_uniform, builtin_normal, b
 BuiltinFunction builtin_trunc_normal, builtin_orthogonal, builtin_set_row, builtin_diagonal;
 BuiltinFunction builtin_randint, builtin_refused;
 /* Transforms and what belongs to datasets (transform.c). */
-BuiltinFunction builtin_standardize, builtin_by_chance, builtin_color_jitter, builtin_random_crop;
+BuiltinFunction builtin_standardize, builtin_need_image, builtin_color_jitter;
+BuiltinFunction builtin_resized_crop;
 BuiltinFunction builtin_pad_to, builtin_wordpiece, builtin_roc_auc, builtin_classes;
 
 /* Helpers that the families share. */

@@ -51,6 +51,11 @@ Datum builtin_full(Eval *e, const Builtin *b, const BuiltinCall *c) {
 
 /* ---------- draws ---------- */
 
+/* Draws of a transform belong to the sample and the epoch, all others to its place in the update. */
+static bool of_data(const Eval *e) {
+  return !strcmp(e->build->graph->name, "transform");
+}
+
 /* Number of the place of a draw: a hash of its path. The k-th draw at one path gets "#k". */
 static int64_t site_of(Eval *e, const char *what, const char *stream) {
   Build *build = e->build;
@@ -58,8 +63,8 @@ static int64_t site_of(Eval *e, const char *what, const char *stream) {
   if (stream) {
     path = arena_printf(e->arena, "stream %s", stream);
   } else {
-    path = text_intern(
-        arena_printf(e->arena, "%s %s", graph_scope_path(e->arena, build->graph, e->scope), what));
+    path = text_intern(arena_printf(e->arena, "%s%s %s", of_data(e) ? "transform " : "",
+                                    graph_scope_path(e->arena, build->graph, e->scope), what));
     int seen = 0;
     for (uint32_t i = 0; i < build->sites.len; i++) seen += build->sites.at[i] == path;
     vec_push(e->arena, &build->sites, path);
@@ -87,6 +92,7 @@ static Datum draw(Eval *e, OpKind op, const Attr *numbers, const BuiltinCall *c,
   if (!dims_of(e, c->value[shape], c->span[shape], "the shape", &attr[op_attr(op, "shape")]))
     return datum_error();
   attr[op_attr(op, "site")].as.i = site_of(e, name, stream);
+  attr[op_attr(op, "data")].as.i = of_data(e);
   return emit_op(e, op, NULL, 0, attr, c->at);
 }
 

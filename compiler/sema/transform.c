@@ -84,13 +84,19 @@ Datum builtin_standardize(Eval *e, const Builtin *b, const BuiltinCall *c) {
   return stand_in(e, b, t, c->at);
 }
 
-/* random_hflip(x, p = 0.5), random_erasing(x, p = 0.5) */
-Datum builtin_by_chance(Eval *e, const Builtin *b, const BuiltinCall *c) {
-  Type t;
-  if (!sample_of(e, b, c, &t) || !is_image(e, b, c, t) || !numbers_of(e, c, 1, 0, 1)) {
+/* need_image(x): x itself, an image of a transform. */
+Datum builtin_need_image(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  Val v;
+  (void)b;
+  if (!e->build || strcmp(e->build->graph->name, "transform") != 0) {
+    eval_report(e, DIAG_E0513, c->at, "transforms of images belong in a `transform` of a dataset");
     return datum_error();
   }
-  return stand_in(e, b, t, c->at);
+  if (!need_tensor(e, c->value[0], c->span[0], "the first argument", &v)) return datum_error();
+  if (value_at(e->build->graph, v)->type.rank >= 2) return c->value[0];
+  eval_report(e, DIAG_E0406, c->at, "an image has dimensions [..., H, W]; this is %s",
+              datum_describe(e, c->value[0]));
+  return datum_error();
 }
 
 /* color_jitter(x, brightness = 0, contrast = 0, saturation = 0, hue = 0) */
@@ -108,30 +114,17 @@ Datum builtin_color_jitter(Eval *e, const Builtin *b, const BuiltinCall *c) {
   return stand_in(e, b, t, c->at);
 }
 
-/* random_crop(x, size, padding = 0), random_resized_crop(x, size) */
-Datum builtin_random_crop(Eval *e, const Builtin *b, const BuiltinCall *c) {
+/* random_resized_crop(x, size) */
+Datum builtin_resized_crop(Eval *e, const Builtin *b, const BuiltinCall *c) {
   Type t;
-  int64_t size = 0, padding = 0;
+  int64_t size = 0;
   if (!sample_of(e, b, c, &t) || !is_image(e, b, c, t)) return datum_error();
   if (!need_int(e, c->value[1], c->span[1], "`size`", &size)) return datum_error();
-  bool pads = c->n > 2;
-  if (pads && c->given[2] && !need_int(e, c->value[2], c->span[2], "`padding`", &padding)) {
+  if (size < 1) {
+    eval_report(e, DIAG_E0702, c->span[1], "%lld is no size", (long long)size);
     return datum_error();
   }
-  if (size < 1 || padding < 0) {
-    eval_report(e, DIAG_E0702, size < 1 ? c->span[1] : c->span[2], "%lld is no size",
-                (long long)(size < 1 ? size : padding));
-    return datum_error();
-  }
-  for (int i = t.rank - 2; i < t.rank; i++) {
-    if (pads && t.dim[i].fixed + 2 * padding < size) {
-      eval_report(e, DIAG_E0413, c->span[1], "a crop of %lld does not fit into %lld%s",
-                  (long long)size, (long long)(t.dim[i].fixed + 2 * padding),
-                  padding ? ", padding included" : "");
-      return datum_error();
-    }
-    t.dim[i] = dim_of(size);
-  }
+  for (int i = t.rank - 2; i < t.rank; i++) t.dim[i] = dim_of(size);
   return stand_in(e, b, t, c->at);
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SEED = 1234, UPDATE = 5, FIRST_SAMPLE = 40 };
+enum { SEED = 1234, UPDATE = 5, EPOCH = 3, FIRST_SAMPLE = 40, FIRST_ROW = 700 };
 
 typedef struct Entry {
   Program p;
@@ -108,8 +108,10 @@ static void assemble(Emitted *e) {
            "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n#include "
            "\"kernels/cpu/math.h\"\n"
            "#include \"kernels/cpu/random.h\"\n\n");
-  text_add(&t, "void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) { /* one rank */\n"
-               "  (void)step;\n  memmove(out, in, (size_t)n * sizeof *out);\n}\n");
+  text_add(
+      &t,
+      "void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) { /* one rank */\n"
+      "  (void)step;\n  memmove(out, in, (size_t)n * sizeof *out);\n}\n");
   emit_functions(&e->emit, &t);
   text_add(&t, e->functions.at);
   text_add(&t, "extern void (*const graphs[])(DdpStep *);\nvoid (*const graphs[])(DdpStep *) = {");
@@ -210,12 +212,13 @@ void emitted_run(Emitted *e, int number, int64_t batch,
   Arena *a = e->arena;
   const void *fields[64] = {0};
   double counts[16] = {0}, sums[16] = {0};
-  int64_t sample[64];
-  for (int64_t i = 0; i < 64; i++) sample[i] = FIRST_SAMPLE + i;
+  int64_t sample[64], row[64];
+  for (int64_t i = 0; i < 64; i++) sample[i] = FIRST_SAMPLE + i, row[i] = FIRST_ROW + i;
   char *buffers = arena_alloc(a, 1 << 20);
   DdpStep step = {.batch = batch,
                   .fields = fields,
                   .sample = sample,
+                  .row = row,
                   .params = arena_alloc(a, 1 << 20),
                   .frozen = arena_alloc(a, 1 << 20),
                   .grads = arena_alloc(a, 1 << 20),
@@ -225,6 +228,7 @@ void emitted_run(Emitted *e, int number, int64_t batch,
                   .share = 1,
                   .seed = SEED,
                   .update = UPDATE,
+                  .epoch = EPOCH,
                   .sums = sums};
   for (Val v = 1; v < p->g->values.len; v++) {
     const Value *x = value_at(p->g, v);
@@ -261,9 +265,11 @@ void emitted_draw(const Graph *g, Val v, int64_t batch, double *out) {
   for (int i = 0; i < x->type.rank; i++) batched = batched || x->type.dim[i].per_batch;
   if (batched) each = n / batch;
   uint64_t site = (uint64_t)x->attr[op_attr(x->op, "site")].as.i;
-  DdpDraw draw = draw_in(ddp_draw(SEED, UPDATE, site, NULL), interp_current());
+  bool data = x->attr[op_attr(x->op, "data")].as.i;
+  int64_t first = data ? FIRST_ROW : FIRST_SAMPLE;
+  DdpDraw draw = draw_in(ddp_draw(SEED, data ? EPOCH : UPDATE, site, NULL), interp_current());
   for (int64_t i = 0; i < n; i++) {
-    DdpRow row = ddp_row(draw, batched ? FIRST_SAMPLE + i / each : 0);
+    DdpRow row = ddp_row(draw, batched ? first + i / each : 0);
     uint32_t element = (uint32_t)(i % each);
     float a = (float)x->attr[0].as.f, b = (float)x->attr[1].as.f;
     if (x->op == OP_bernoulli) out[i] = (double)ddp_bernoulli(row, element, a);

@@ -214,18 +214,18 @@ static Val joined(Maker *m) {
 static Val indexed(Maker *m) {
   Val x = pick(m);
   Type t = type_of(m, x);
-  Attr random[4] = {{.as.i = 0}, {.as.i = 3}, {.as.i = m->sites++}};
+  Attr random[5] = {{.as.i = 0}, {.as.i = 3}, {.as.i = m->sites++}, {.as.i = below(m, 2)}};
   if (t.rank == 0) return NO_VAL;
   if (below(m, 2) && dim_known(t.dim[0]) && t.dim[0].fixed >= 3) {
-    random[3].as.dims.len = 1;
-    random[3].as.dims.at[0] = (Dim){1, 0};
+    random[4].as.dims.len = 1;
+    random[4].as.dims.at[0] = (Dim){1, 0};
     Val index = make(m, OP_randint, NULL, 0, random);
     return make2(m, OP_rows, x, index);
   }
   int at = t.rank - 1;
   if (!dim_known(t.dim[at]) || t.dim[at].fixed < 3) return NO_VAL;
-  random[3].as.dims.len = t.rank;
-  for (int i = 0; i < t.rank; i++) random[3].as.dims.at[i] = i == at ? dim_of(1) : t.dim[i];
+  random[4].as.dims.len = t.rank;
+  for (int i = 0; i < t.rank; i++) random[4].as.dims.at[i] = i == at ? dim_of(1) : t.dim[i];
   for (int i = 1; i < t.rank; i++)
     if (!dim_known(t.dim[i])) return NO_VAL; /* draws: the batch comes first */
   Val index = make(m, OP_randint, NULL, 0, random);
@@ -250,8 +250,8 @@ static Val dropped(Maker *m) {
   Type t = type_of(m, x);
   for (int i = 1; i < t.rank; i++)
     if (!dim_known(t.dim[i])) return NO_VAL;
-  Attr attrs[3] = {{.as.f = 0.5}, {.as.i = m->sites++}, {.as.dims.len = t.rank}};
-  for (int i = 0; i < t.rank; i++) attrs[2].as.dims.at[i] = t.dim[i];
+  Attr attrs[4] = {{.as.f = 0.5}, {.as.i = m->sites++}, {.as.i = 0}, {.as.dims.len = t.rank}};
+  for (int i = 0; i < t.rank; i++) attrs[3].as.dims.at[i] = t.dim[i];
   return make2(m, OP_mul, x, make(m, OP_bernoulli, NULL, 0, attrs));
 }
 
