@@ -4,6 +4,7 @@
 #include "die.h"
 #include "extern.h"
 #include "op.h"
+#include "pool.h"
 
 typedef struct Call {
   Emit *e;
@@ -178,6 +179,26 @@ static void call_conv(const Call *c) {
   write_call(c->out, c->indent, "ddp_conv", args, 7, c->tail);
 }
 
+static void call_pool(const Call *c) {
+  const PoolShape s = pool_shape(c->p->g, c->v);
+  bool max = c->v->op == OP_pool_max || c->v->op == OP_pool_max_grad;
+  bool back = c->v->op == OP_pool_max_grad || c->v->op == OP_pool_sum_grad;
+  check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
+  const char *shape = arena_printf(
+      c->e->arena, "&(DdpPool){%d, %s, %s, %s, %s, %s, %s, %d, %d}", s.space,
+      list_text(c, s.in, s.space), list_text(c, s.out, s.space), list_text(c, s.window, s.space),
+      list_text(c, s.stride, s.space), list_text(c, s.padding, s.space),
+      list_text(c, s.dilation, s.space), s.adaptive, (int)s.divide);
+  const char *args[] = {shape,
+                        size_text(c, s.outer),
+                        size_text(c, dim_of(s.inner)),
+                        max || !back ? memory(c, c->v->in[0]) : "NULL",
+                        back ? memory(c, c->v->in[c->v->inputs - 1]) : "NULL",
+                        memory(c, c->k->call),
+                        accumulate_text(c)};
+  write_call(c->out, c->indent, max ? "ddp_pool_max" : "ddp_pool_sum", args, 7, c->tail);
+}
+
 static const char *number_text(const Call *c, const ExternalArg *a) {
   Text t = {0};
   write_number(&t, a->number, a->dtype);
@@ -212,9 +233,18 @@ static const struct {
   OpKind op;
   void (*write)(const Call *c);
 } calls[] = {
-    {OP_matmul, call_matmul}, {OP_rows_add, call_rows_add},   {OP_scatter_add, call_scatter_add},
-    {OP_conv, call_conv},     {OP_conv_transpose, call_conv}, {OP_conv_filter, call_conv},
-    {OP_extern, call_extern}, {OP_all_sum, call_all_sum},
+    {OP_matmul, call_matmul},
+    {OP_rows_add, call_rows_add},
+    {OP_scatter_add, call_scatter_add},
+    {OP_conv, call_conv},
+    {OP_conv_transpose, call_conv},
+    {OP_conv_filter, call_conv},
+    {OP_pool_max, call_pool},
+    {OP_pool_max_grad, call_pool},
+    {OP_pool_sum, call_pool},
+    {OP_pool_sum_grad, call_pool},
+    {OP_extern, call_extern},
+    {OP_all_sum, call_all_sum},
 };
 
 void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,

@@ -116,7 +116,7 @@ typedef struct Attr {
     } dims;
   } as;
 } Attr;
-enum { IR_MAX_ATTRS = 6 };
+enum { IR_MAX_ATTRS = 8 };
 
 typedef struct Value {
   OpKind op;

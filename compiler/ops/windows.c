@@ -1,15 +1,7 @@
-/* Windows: windows and spread move elements; pool_sum and pool_max are written with them after grad
-   (OPF_decompose). Space is the last dimensions, one for
-   each entry of the lists of attributes; its sizes are known. */
+/* Windows: windows and spread move elements. Space is the last dimensions, one for each entry of the lists of
+   attributes; its sizes are known. */
 #include "family.h"
 #include "die.h"
-#include <math.h>
-
-static void fill(Attr *list, int n, int64_t value) {
-  if (list->as.ints.len >= 0) return;
-  list->as.ints.len = n;
-  for (int i = 0; i < n; i++) list->as.ints.at[i] = value;
-}
 
 /* Attribute k holds n numbers, none below `least`. */
 static bool numbers(const Graph *g, const Value *v, int k, int n, int64_t least, const char **error,
@@ -163,78 +155,11 @@ static NestTemp spread_lower(Nest *n, Val v, const NestIndex *index) {
   return nest_select(n, inside, t, nest_const(n, 0, y->type.dtype));
 }
 
-/* ---------- pooling ---------- */
-
-static bool pool_infer(const Graph *g, Value *v, const char **error, int *code) {
-  enum { WINDOW, STEP, BORDER };
-  Type x = infer_in(g, v, 0);
-  int n = v->attr[WINDOW].as.ints.len, lead = x.rank - n;
-  const int64_t *size = v->attr[WINDOW].as.ints.at;
-  if (!space_known(g, v, x, n, error, code)) return false;
-  if (v->attr[STEP].as.ints.len < 0) v->attr[STEP] = v->attr[WINDOW];
-  fill(&v->attr[BORDER], n, 0);
-  if (!numbers(g, v, WINDOW, n, 1, error, code) || !numbers(g, v, STEP, n, 1, error, code) ||
-      !numbers(g, v, BORDER, n, 0, error, code))
-    return false;
-  if (x.rank + n > IR_MAX_RANK)
-    return infer_fail(g, error, code, 406, "windows of %s have more than %d dimensions",
-                      infer_type_text(g, x), IR_MAX_RANK);
-  if (dtype_category(x.dtype) != 'f')
-    return infer_fail(g, error, code, 506, "`%s` takes floats, not %s: cast first",
-                      op_def(v->op)->name, dtype_name(x.dtype));
-  v->type = x;
-  for (int i = 0; i < n; i++) {
-    int64_t border = v->attr[BORDER].as.ints.at[i];
-    if (2 * border > size[i])
-      return infer_fail(g, error, code, 410, "`padding` is %lld; it is at most half of the window",
-                        (long long)border);
-    int64_t count =
-        window_count(x.dim[lead + i].fixed, size[i], v->attr[STEP].as.ints.at[i], border, 1);
-    if (count < 1) return too_small(g, v, x, size[i], error, code);
-    v->type.dim[lead + i] = dim_of(count);
-  }
-  return true;
-}
-
-static void pool_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,
-                           double *out) {
-  Extent x = extent_in(g, v, 0, batch), y = extent_of(v->type, batch), window = {.count = 1};
-  bool max = v->op == OP_pool_max;
-  int n = v->attr[0].as.ints.len, lead = x.rank - n;
-  window.rank = n;
-  for (int i = n; i-- > 0;) {
-    window.size[i] = v->attr[0].as.ints.at[i];
-    window.stride[i] = window.count;
-    window.count *= window.size[i];
-  }
-  for (int64_t k = 0; k < y.count; k++) {
-    int64_t at[IR_MAX_RANK], from[IR_MAX_RANK], in_window[IR_MAX_RANK];
-    double r = max ? -INFINITY : 0;
-    extent_split(&y, k, from);
-    for (int64_t f = 0; f < window.count; f++) {
-      bool inside = true;
-      extent_split(&window, f, in_window);
-      for (int i = 0; i < lead; i++) at[i] = from[i];
-      for (int i = 0; i < n; i++) {
-        at[lead + i] =
-            from[lead + i] * v->attr[1].as.ints.at[i] - v->attr[2].as.ints.at[i] + in_window[i];
-        inside = inside && at[lead + i] >= 0 && at[lead + i] < x.size[lead + i];
-      }
-      if (!inside) continue;
-      double e = in[0][extent_flat(&x, at)];
-      r = !max ? r + e : e > r || isnan(e) ? e : r;
-    }
-    out[k] = r;
-  }
-}
-
 const OpCode family_windows[] = {
     {.op = OP_windows,
      .infer = windows_infer,
      .interpret = windows_interpret,
      .lower = windows_lower},
     {.op = OP_spread, .infer = spread_infer, .interpret = spread_interpret, .lower = spread_lower},
-    {.op = OP_pool_sum, .infer = pool_infer, .interpret = pool_interpret},
-    {.op = OP_pool_max, .infer = pool_infer, .interpret = pool_interpret},
     {.op = OP_none},
 };

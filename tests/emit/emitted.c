@@ -105,8 +105,8 @@ static void assemble(Emitted *e) {
   Text t = {0};
   text_add(&t,
            "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
-           "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n#include "
-           "\"kernels/cpu/math.h\"\n"
+           "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
+           "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/pool.h\"\n"
            "#include \"kernels/cpu/random.h\"\n\n");
   text_add(
       &t,
