@@ -108,7 +108,13 @@ static void three_by_three(void **state) {
       {2, 1, 32, 16, 1, 16, {7, 7}, {5, 5}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
       {2, 1, 32, 48, 32, 48, {12, 12}, {12, 12}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_conv(&cases[i], 2, 4e-6);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    check_conv(&cases[i], 2, 4e-6);
+#if DDP_HAVE_DNNL && DNNL_VERSION_MAJOR == 2 /* and it is oneDNN that was taken */
+    for (int k = 0; k < 3; k++)
+      assert_non_null(ddp_conv_find(&cases[i], (DdpConvResult)k, 2, NULL)->primitive);
+#endif
+  }
 }
 
 int main(void) {

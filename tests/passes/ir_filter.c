@@ -27,10 +27,15 @@ static Graph *run_recompute(Graph *g) {
 static const struct {
   const char *name;
   Graph *(*run)(Graph *);
-} passes[] = {{"fold", run_fold},    {"cse", pass_cse},
-              {"dce", pass_dce},     {"decompose", pass_decompose},
-              {"cast", run_cast},    {"cast_all", run_cast_all},
-              {"widen", pass_widen}, {"recompute", run_recompute},
+} passes[] = {{"fold", run_fold},
+              {"cse", pass_cse},
+              {"dce", pass_dce},
+              {"decompose", pass_decompose},
+              {"layout", pass_layout},
+              {"cast", run_cast},
+              {"cast_all", run_cast_all},
+              {"widen", pass_widen},
+              {"recompute", run_recompute},
               {NULL, NULL}};
 
 static void declare_field(Arena *a, const char *line) {

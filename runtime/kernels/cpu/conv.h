@@ -147,11 +147,14 @@ DDP_INLINE dnnl_memory_desc_t ddp_conv_any(const dnnl_memory_desc_t *d) {
   return any;
 }
 
-/* [batch, channels, space..] that lies in blocks of channels. */
+/* [batch, channels, space..] that lies in blocks of channels. Other blocks than 1, 16 and all channels
+   have no description (of no dimensions). */
 static __attribute__((unused)) dnnl_memory_desc_t
 ddp_conv_side(int64_t batch, int64_t channels, int64_t block, const int64_t *size, int64_t space) {
+  static const dnnl_format_tag_t tag[] = {dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b};
   dnnl_memory_desc_t d;
   dnnl_dims_t dims = {batch, channels}, strides;
+  const int n = 2 + (int)space;
   int64_t stride = block;
   memset(&d, 0, sizeof d);
   for (int64_t i = 0; i < space; i++) dims[2 + i] = size[i];
@@ -159,14 +162,12 @@ ddp_conv_side(int64_t batch, int64_t channels, int64_t block, const int64_t *siz
     strides[2 + i] = stride;
     stride *= size[i];
   }
-  strides[1] = block == channels ? 1 : stride / block; /* plain: block 1 */
+  strides[1] = block == 1 ? stride : 1;
   strides[0] = stride * (channels / block);
-  dnnl_memory_desc_init_by_strides(&d, 2 + (int)space, dims, dnnl_f32, strides);
-  if (block == 1 || block == channels) return d;
-  d.format_desc.blocking.strides[1] = stride;
-  d.format_desc.blocking.inner_nblks = 1;
-  d.format_desc.blocking.inner_blks[0] = block;
-  d.format_desc.blocking.inner_idxs[0] = 1;
+  if (block == 1 || block == channels)
+    dnnl_memory_desc_init_by_strides(&d, n, dims, dnnl_f32, strides);
+  else if (block == 16)
+    dnnl_memory_desc_init_by_tag(&d, n, dims, dnnl_f32, tag[space - 1]);
   return d;
 }
 
@@ -290,6 +291,7 @@ static __attribute__((unused)) bool ddp_conv_make(DdpConvMade *m, dnnl_engine_t 
       ddp_conv_side(m->batch, c->big, c->big_block, c->big_size, c->space),
       ddp_conv_side(m->batch, c->small, c->small_block, c->small_size, c->space),
       ddp_conv_filter(c)};
+  if (!user[0].ndims || !user[1].ndims || !user[2].ndims) return false;
   dnnl_primitive_desc_t d = ddp_conv_choose(c, m->result, user, engine);
   if (!d) return false;
   bool good = true;
