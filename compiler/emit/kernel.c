@@ -136,9 +136,11 @@ static void write_store(Writer *w, const NestRoot *r, const char *value) {
   const char *ix = scalar_index(b, r->ix, BIND_weak);
   if (place->home == HOME_out)
     body_line(b, "%s%s = %s;", b->operand_name ? "" : "*", y, value);
-  else if (place->home == HOME_grad && w->accumulate)
-    body_line(b, "%s[%s] = %s ? %s[%s] + %s : %s;", y, ix,
-              body_operand(b, OPERAND_accumulate, 0, false), y, ix, value, value);
+  else if (place->home == HOME_grad && w->accumulate) /* the value may be a sum or a choice */
+    body_line(b,
+              strchr(value, ' ') ? "%s[%s] = %s ? %s[%s] + (%s) : %s;"
+                                 : "%s[%s] = %s ? %s[%s] + %s : %s;",
+              y, ix, body_operand(b, OPERAND_accumulate, 0, false), y, ix, value, value);
   else
     body_line(b, "%s[%s] = %s;", y, ix, value);
 }
