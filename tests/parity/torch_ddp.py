@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The three example jobs in PyTorch DistributedDataParallel (gloo), items counted globally.
+"""The example jobs and the models of model_twins.py in PyTorch DistributedDataParallel (gloo), items counted
+globally.
 
 What comes out is what ddpc's binaries are compared with: the loss of every update, and the initial
 weights. Run with the pinned release in requirements.txt:
 
-    python tests/parity/torch_ddp.py --write-fixtures     makes tests/parity/fixtures/*.json
+    python tests/parity/torch_ddp.py --write-fixtures     makes the examples' tests/parity/fixtures/*.json
     python tests/parity/torch_ddp.py JOB --accumulate 4 --world 2 --steps 200 --out FILE [--weights FILE]
 """
 import argparse
@@ -14,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 
@@ -24,6 +26,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DistributedSampler
+
+from model_twins import MODELS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -43,8 +47,14 @@ def shuffled(table, seed):
     return table[torch.randperm(len(table), generator=g)]
 
 
-def cross_entropy(net, x, y):
-    return F.cross_entropy(net(x), y, reduction="sum")
+def cross_entropy(out, y):
+    return F.cross_entropy(out, y, reduction="sum")
+
+
+def samples(x, y, loss, **how):
+    """A job whose loss counts samples."""
+    return dict(how, count=len(y), items=lambda rows: float(len(rows)),
+                loss=lambda model, rows: loss(model(x[rows]), y[rows]))
 
 
 class Digits(nn.Module):
@@ -81,31 +91,36 @@ class Mnist(nn.Module):
 def digits():
     t = shuffled(rows("digits/digits.csv.gz"), 7)
     t = t[: len(t) * 80 // 100]
-    return dict(net=Digits, x=t[:, :64] / 16, y=t[:, 64].long(), loss=cross_entropy, batch=16, clip=1.0,
-                optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.1, decay=0.0,
-                schedule=linear, warmup=20)
+    return samples(t[:, :64] / 16, t[:, 64].long(), cross_entropy, net=Digits, batch=16, clip=1.0,
+                   optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.1, decay=0.0,
+                   schedule="linear", warmup=20)
 
 
 def breast_cancer():
     t = shuffled(rows("breast_cancer/breast_cancer.csv", skip=1), 1)
     t = t[: len(t) * 80 // 100]
 
-    def loss(net, x, y):
-        return F.binary_cross_entropy_with_logits(net(x), y, reduction="sum")
+    def loss(out, y):
+        return F.binary_cross_entropy_with_logits(out, y, reduction="sum")
 
-    return dict(net=Nuclei, x=torch.log1p(t[:, :30]), y=t[:, 30], loss=loss, batch=8, clip=1.0,
-                optimizer=lambda g, lr: torch.optim.AdamW(g, lr, fused=True), lr=3e-3, decay=0.01,
-                schedule=cosine, warmup=0.1)
+    return samples(torch.log1p(t[:, :30]), t[:, 30], loss, net=Nuclei, batch=8, clip=1.0,
+                   optimizer=lambda g, lr: torch.optim.AdamW(g, lr, fused=True), lr=3e-3, decay=0.01,
+                   schedule="cosine", warmup=0.1)
 
 
 def mnist():
     t = shuffled(rows("mnist/mnist_5k.csv.gz"), 3)[:4500]
-    return dict(net=Mnist, x=(t[:, :784] / 255 - 0.1307) / 0.3081, y=t[:, 784].long(), loss=cross_entropy,
-                batch=64, clip=0.0, optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.01,
-                decay=0.0, schedule=constant, warmup=10)
+    return samples((t[:, :784] / 255 - 0.1307) / 0.3081, t[:, 784].long(), cross_entropy, net=Mnist, batch=64,
+                   clip=0.0, optimizer=lambda g, lr: torch.optim.SGD(g, lr, momentum=0.9), lr=0.01, decay=0.0,
+                   schedule="constant", warmup=10)
 
 
 JOBS = dict(digits=digits, breast_cancer=breast_cancer, mnist=mnist)
+
+
+def job_named(name, data):
+    """`data`: the folder with the files of model_data.py, for the models."""
+    return MODELS[name](data) if name in MODELS else JOBS[name]()
 
 
 # The Trainer's schedules: factor on the base rate after s updates, w of warm-up, n in all.
@@ -121,10 +136,14 @@ def constant(s, w, n):
     return s / max(1, w) if s < w else 1.0
 
 
+SCHEDULES = dict(linear=linear, cosine=cosine, constant=constant)
+NO_DECAY = re.compile(r"bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\.)")
+
+
 def groups(net, decay):
-    """The Trainer's rule: biases and LayerNorm do not decay."""
+    """The Trainer's rule: biases and norms do not decay."""
     norm = {id(p) for m in net.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
-    skip = [p for n, p in net.named_parameters() if id(p) in norm or "bias" in n]
+    skip = [p for n, p in net.named_parameters() if id(p) in norm or NO_DECAY.search(n.lower())]
     ids = {id(p) for p in skip}
     keep = [p for p in net.parameters() if id(p) not in ids]
     return [dict(params=keep, weight_decay=decay), dict(params=skip, weight_decay=0.0)]
@@ -141,26 +160,56 @@ def windows(job, sampler, accumulate):
         epoch += 1
 
 
-def train(rank, world, name, accumulate, steps, store, out):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    job = JOBS[name]()
+def start(net, folder):
+    """Starts from a model.safetensors as ddpc writes it: everything in it has a place, and nothing is missing."""
+    from safetensors.torch import load_file
+    if hasattr(net, "save_pretrained"):
+        net.config.save_pretrained(folder)
+        net, info = type(net).from_pretrained(folder, output_loading_info=True)
+        left = {k: v for k, v in info.items() if v}
+        if left:
+            raise RuntimeError(f"from_pretrained is left with {left}")
+        return net.train()
+    net.load_state_dict(load_file(os.path.join(folder, "model.safetensors")), strict=True)
+    return net
+
+
+def save(net, folder):
+    """model.safetensors as the model's own library writes it."""
+    from safetensors.torch import save_file
+    if hasattr(net, "save_pretrained"):
+        return net.save_pretrained(folder)
+    os.makedirs(folder, exist_ok=True)
+    save_file(net.state_dict(), os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+
+
+def own_net(job):
     torch.manual_seed(SEED)
-    net = job["net"]()
+    return job["net"]()
+
+
+def train(rank, world, name, accumulate, steps, how, store, out):
+    torch.set_num_threads(how["threads"])
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    job = job_named(name, how["data"])
+    net = own_net(job)
+    if how["start"]:
+        net = start(net, how["start"])
     initial = {k: v.clone() for k, v in net.state_dict().items()}
     model = DDP(net)
     optimizer = job["optimizer"](groups(net, job["decay"]), job["lr"])
+    schedule_of = SCHEDULES[job["schedule"]]
     warmup = job["warmup"] if job["warmup"] >= 1 else math.ceil(steps * job["warmup"])
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: job["schedule"](s, warmup, steps))
-    sampler = DistributedSampler(range(len(job["x"])), world, rank, shuffle=True, seed=SEED)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: schedule_of(s, warmup, steps))
+    sampler = DistributedSampler(range(job["count"]), world, rank, shuffle=True, seed=SEED)
     losses, norms = [], []
     for window, _ in zip(windows(job, sampler, accumulate), range(steps)):
-        items = torch.tensor(float(sum(len(m) for m in window)))
+        items = torch.tensor(float(sum(job["items"](m) for m in window)))
         dist.all_reduce(items)
         part = torch.zeros(())
         for k, micro in enumerate(window):
             with model.no_sync() if k + 1 < len(window) else torch.enable_grad():
-                loss = job["loss"](model, job["x"][micro], job["y"][micro]) / items
+                loss = job["loss"](model, micro) / items
                 (loss * world).backward()
             part += loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(net.parameters(), job["clip"] or math.inf)
@@ -170,17 +219,22 @@ def train(rank, world, name, accumulate, steps, store, out):
         dist.all_reduce(part)
         losses.append(part.item())
         norms.append(norm.item())
+        if len(losses) <= 10:
+            buffers = {k: v.clone() for k, v in net.named_buffers()}
     if rank == 0:
-        torch.save(dict(losses=losses, norms=norms, initial=initial, final=net.state_dict()), out)
+        torch.save(dict(losses=losses, norms=norms, initial=initial, buffers=buffers, final=net.state_dict()), out)
     sys.stdout.flush()
     dist.barrier()
     os._exit(0)  # everything is written; taking the group apart can abort on a busy machine
 
 
-def run(name, accumulate, world, steps):
+def run(name, accumulate, world, steps, data=None, start=None, threads=1):
+    """`start`: a folder with the model.safetensors that training starts from; without, from the model's own
+    initial values."""
+    how = dict(data=data, start=start, threads=threads)
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.pt")
-        mp.spawn(train, (world, name, accumulate, steps, os.path.join(folder, "store"), out), world)
+        mp.spawn(train, (world, name, accumulate, steps, how, os.path.join(folder, "store"), out), world)
         return torch.load(out)
 
 
