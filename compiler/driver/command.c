@@ -53,6 +53,7 @@ Job *run_analyse(Run *r, const char *path, bool check_only) {
                      .n_defines = (int)r->options.defines.len,
                      .target = r->options.value[OPT_target],
                      .include = include_folder,
+                     .no_kernels = run_switch(r, OPT_no_kernels),
                      .check_only = check_only};
   die_context("sema");
   Job *job = sema_analyse(r->arena, path, &how);

@@ -199,9 +199,9 @@ static void call_pool(const Call *c) {
   write_call(c->out, c->indent, max ? "ddp_pool_max" : "ddp_pool_sum", args, 7, c->tail);
 }
 
-static const char *number_text(const Call *c, const ExternalArg *a) {
+static const char *number_text(const Call *c, double number, DType dtype) {
   Text t = {0};
-  write_number(&t, a->number, a->dtype);
+  write_number(&t, number, dtype);
   const char *s = arena_strdup(c->e->arena, t.at);
   text_free(&t);
   return s;
@@ -216,7 +216,7 @@ static void call_extern(const Call *c) {
     args[i] = a->kind == EXTERNAL_result  ? memory(c, c->k->call)
               : a->kind == EXTERNAL_input ? memory(c, c->v->in[a->input])
               : a->kind == EXTERNAL_size  ? size_text(c, a->size)
-                                          : number_text(c, a);
+                                          : number_text(c, a->number, a->dtype);
   }
   write_call(c->out, c->indent, x->function, args, x->args.len, c->tail);
 }
@@ -229,29 +229,124 @@ static void call_all_sum(const Call *c) {
   write_call(c->out, c->indent, "ddp_all_sum", args, 4, c->tail);
 }
 
+/* ---------- attention ---------- */
+/* Where operand v lies: "qkv + 128", and its strides. */
+static const char *view_of(const Call *c, Val v, View *view) {
+  Val base = v;
+  while (c->p->places.at[base].home == HOME_alias) base = c->p->places.at[base].alias;
+  check(plan_view(c->p->g, v, base, view), "%%%u is no view of its memory", v);
+  const char *name = memory(c, v);
+  if (dim_is(view->offset, 0)) return name;
+  return arena_printf(c->e->arena, "%s + %s", name, size_text(c, view->offset));
+}
+
+static const char *heads_text(const Call *c, const char *field, Val v) {
+  View view;
+  const char *at = view_of(c, v, &view);
+  return arena_printf(c->e->arena, "%s{%s, %s, %s, %s}", field, at, size_text(c, view.stride[0]),
+                      size_text(c, view.stride[1]), size_text(c, view.stride[2]));
+}
+
+typedef struct Pieces { /* of a call, each with a comma behind it */
+  const char *at[24];
+  uint32_t n;
+} Pieces;
+
+static void add_mask(const Call *c, Pieces *p, Val mask) {
+  Type t = type_of(c, mask);
+  View view;
+  const char *at = view_of(c, mask, &view), *step[4] = {"0", "0", "0", "0"};
+  for (int i = 0; i < t.rank; i++)
+    if (!dim_is(t.dim[i], 1)) step[i + 4 - t.rank] = size_text(c, view.stride[i]);
+  p->at[p->n++] = arena_printf(c->e->arena, ".mask = %s", at);
+  p->at[p->n++] = arena_printf(c->e->arena, ".mask_step = {%s, %s, %s, %s}", step[0], step[1],
+                               step[2], step[3]);
+  if (t.dtype != DT_bool) p->at[p->n++] = ".mask_added = true";
+}
+
+/* &(DdpAttention){...}; q is input `first`. */
+static void add_attention(const Call *c, Pieces *p, int first) {
+  Arena *a = c->e->arena;
+  const Val *in = &c->v->in[first];
+  Type q = type_of(c, in[0]), k = type_of(c, in[1]), v = type_of(c, in[2]);
+  double keep = c->v->attr[op_attr(c->v->op, "keep")].as.f;
+  double scale = c->v->attr[op_attr(c->v->op, "scale")].as.f;
+  p->at[p->n++] = arena_printf(a, "&(DdpAttention){.batch = %s", size_text(c, q.dim[0]));
+  p->at[p->n++] = arena_printf(a, ".heads = %s", size_text(c, q.dim[2]));
+  p->at[p->n++] = arena_printf(a, ".groups = %s", size_text(c, k.dim[2]));
+  p->at[p->n++] = arena_printf(a, ".t = %s", size_text(c, q.dim[1]));
+  p->at[p->n++] = arena_printf(a, ".s = %s", size_text(c, k.dim[1]));
+  p->at[p->n++] = arena_printf(a, ".k = %s", size_text(c, q.dim[3]));
+  p->at[p->n++] = arena_printf(a, ".v = %s", size_text(c, v.dim[3]));
+  p->at[p->n++] = arena_printf(a, ".scale = %s", number_text(c, scale, DT_f32));
+  p->at[p->n++] = arena_printf(a, ".keep = %s", number_text(c, keep, DT_f32));
+  if (attr_bool(c, "causal")) p->at[p->n++] = ".causal = true";
+  if (keep < 1)
+    p->at[p->n++] = arena_printf(a, ".draw = %s", c->name(c->self, OPERAND_draw, c->k->call));
+  if (c->v->inputs > first + 3) add_mask(c, p, in[3]);
+  p->at[p->n++] = heads_text(c, ".q = ", in[0]);
+  p->at[p->n++] = heads_text(c, ".key = ", in[1]);
+  p->at[p->n++] = arena_printf(a, "%s}", heads_text(c, ".value = ", in[2]));
+}
+
+static const char *part_memory(const Call *c, int index) {
+  Val part = plan_part(c->p, c->k, index);
+  return part ? memory(c, part) : "NULL";
+}
+
+static void call_attention(const Call *c) {
+  Pieces p = {0};
+  add_attention(c, &p, 0);
+  p.at[p.n++] = memory(c, c->k->call);
+  p.at[p.n++] = part_memory(c, 1);
+  write_call(c->out, c->indent, "ddp_attention", p.at, p.n, c->tail);
+}
+
+static void call_attention_grad(const Call *c) {
+  Pieces p = {0};
+  add_attention(c, &p, 3);
+  p.at[p.n++] = heads_text(c, "(DdpHeads)", c->v->in[0]);
+  p.at[p.n++] = heads_text(c, "(DdpHeads)", c->v->in[1]);
+  p.at[p.n++] = memory(c, c->v->in[2]);
+  p.at[p.n++] = memory(c, c->k->call);
+  p.at[p.n++] = part_memory(c, 1);
+  p.at[p.n++] = part_memory(c, 2);
+  write_call(c->out, c->indent, "ddp_attention_grad", p.at, p.n, c->tail);
+}
+
 static const struct {
   OpKind op;
   void (*write)(const Call *c);
+  const char *header; /* of runtime/kernels/cpu, where not every program includes it */
 } calls[] = {
-    {OP_matmul, call_matmul},
-    {OP_rows_add, call_rows_add},
-    {OP_scatter_add, call_scatter_add},
-    {OP_conv, call_conv},
-    {OP_conv_transpose, call_conv},
-    {OP_conv_filter, call_conv},
-    {OP_pool_max, call_pool},
-    {OP_pool_max_grad, call_pool},
-    {OP_pool_sum, call_pool},
-    {OP_pool_sum_grad, call_pool},
-    {OP_extern, call_extern},
-    {OP_all_sum, call_all_sum},
+    {OP_matmul, call_matmul, NULL},
+    {OP_rows_add, call_rows_add, NULL},
+    {OP_scatter_add, call_scatter_add, NULL},
+    {OP_conv, call_conv, NULL},
+    {OP_conv_transpose, call_conv, NULL},
+    {OP_conv_filter, call_conv, NULL},
+    {OP_pool_max, call_pool, NULL},
+    {OP_pool_max_grad, call_pool, NULL},
+    {OP_pool_sum, call_pool, NULL},
+    {OP_pool_sum_grad, call_pool, NULL},
+    {OP_attention, call_attention, "attention.h"},
+    {OP_attention_grad, call_attention_grad, "attention.h"},
+    {OP_extern, call_extern, NULL},
+    {OP_all_sum, call_all_sum, NULL},
 };
+
+static void need_header(Emit *e, const char *header) {
+  bool known = !header;
+  for (uint32_t i = 0; i < e->headers.len && !known; i++) known = !strcmp(e->headers.at[i], header);
+  if (!known) vec_push(e->arena, &e->headers, header);
+}
 
 void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
                 OperandName name, void *self, const char *tail) {
   Call c = {e, p, k, value_at(p->g, k->call), out, indent, tail, name, self};
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
     if (calls[i].op == c.v->op) {
+      need_header(e, calls[i].header);
       calls[i].write(&c);
       return;
     }

@@ -8,6 +8,11 @@
 #include "tables.h"
 #include <string.h>
 
+void emit_includes(const Emit *e, Text *out) {
+  for (uint32_t i = 0; i < e->headers.len; i++)
+    text_addf(out, "#include \"kernels/cpu/%s\"\n", e->headers.at[i]);
+}
+
 static void write_header(Emit *e, Text *out) {
   const Plan *plan = e->plan;
   const Job *job = plan->job;
@@ -28,6 +33,7 @@ static void write_header(Emit *e, Text *out) {
                 "\"kernels/cpu/index.h\"\n"
                 "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/optimizer.h\"\n"
                 "#include \"kernels/cpu/pool.h\"\n#include \"kernels/cpu/random.h\"\n");
+  emit_includes(e, out);
   for (uint32_t i = 0; i < job->natives.len; i++)
     if (job->natives.at[i].compiled)
       text_addf(out, "#include \"%s\"\n", job->natives.at[i].include);

@@ -42,6 +42,7 @@ typedef struct Emit {
   Arena *arena;
   VEC(Function) functions; /* in order of first use */
   VEC(Helper) helpers;
+  VEC(const char *) headers; /* that calls need beside those which every program includes */
   Names globals;
   const char **leaf_name; /* identifier of each leaf */
 } Emit;
@@ -54,7 +55,8 @@ typedef const char *(*OperandName)(void *self, OperandKind kind, Val val);
 void kernel_inline(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
                    OperandName name, void *self);
 
-/* All functions made so far. */
+/* Includes of kernels, and all functions made so far. */
+void emit_includes(const Emit *e, Text *out);
 void emit_functions(Emit *e, Text *out);
 
 /* The value whose memory this is: aliases and values updated in place come out equal. */

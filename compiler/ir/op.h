@@ -26,6 +26,8 @@ typedef enum OpFlag {
   OPF_product = 1 << 16,   /* bf16, fp16: reads 16-bit inputs, as autocast's matmul and conv */
   OPF_full = 1 << 17,      /* bf16, fp16: computed in f32, as autocast's exp, pow and sum */
   OPF_half = 1 << 18,      /* library ops: the kernel reads 16-bit floats */
+  OPF_strided = 1 << 19,   /* library: reads operands through strides (plan_view), the last is 1 */
+  OPF_overwrites = 1 << 20, /* library: writes its result, cannot add to it */
 } OpFlag;
 
 /* Three spellings, three meanings (gradient of an input): */

@@ -27,7 +27,7 @@ void elementwise_interpret(const Graph *g, const Value *v, int64_t batch, const 
    comparisons. Inputs (the condition of `where` aside) are converted to it. */
 DType elementwise_compute_type(const Graph *g, const Value *v);
 extern const OpCode family_windows[], family_conv[], family_pool[], family_order[], family_part[],
-    family_scan[];
+    family_scan[], family_attention[];
 /* Sources with the attributes number, dtype, shape (input, param, buffer, arg). */
 bool leaf_infer(const Graph *g, Value *v, const char **error, int *code);
 

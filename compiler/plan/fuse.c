@@ -53,9 +53,14 @@ static void keep(Fuser *f, Val v) {
   f->base[v] = v;
 }
 
-/* An operand of a library call; a reshape of it shares the memory. */
-static void keep_operand(Fuser *f, Val v) {
-  Val base = v;
+static bool lies_in_memory(void *self, Val v) {
+  const Fuser *f = self;
+  return f->memory[v];
+}
+
+/* An operand of a library call; a reshape of it shares the memory, and for calls with strides any view. */
+static void keep_operand(Fuser *f, Val v, bool strided) {
+  Val base = strided ? plan_view_base(f->g, v, lies_in_memory, f) : v;
   while (!f->memory[base] && value_at(f->g, base)->op == OP_reshape)
     base = value_at(f->g, base)->in[0];
   keep(f, base);
@@ -78,7 +83,8 @@ static void decide_forced(Fuser *f, const Prepared *p) {
   }
   for (Val v = 1; v < f->g->values.len; v++) {
     const Value *x = value_at(f->g, v);
-    for (int i = 0; i < x->inputs && op_has(x->op, OPF_library); i++) keep_operand(f, x->in[i]);
+    for (int i = 0; i < x->inputs && op_has(x->op, OPF_library); i++)
+      keep_operand(f, x->in[i], op_has(x->op, OPF_strided));
   }
 }
 

@@ -17,7 +17,7 @@ typedef enum Home {
   HOME_state,  /* optimizer graphs: -1 = p, else state; updated in place: the source (input 0, 2 ..)
                     and the output have the same place. Input 1 (g): HOME_input, index 1 */
   HOME_out,    /* result array (metrics, schedules): element `index`, double */
-  HOME_alias,  /* same memory as `alias` (reshape of something in memory) */
+  HOME_alias,  /* in the memory of `alias`: a reshape of it, for calls with strides any plan_view */
   HOME_arg,    /* bodies of loops: argument `index` */
   HOME_next,   /* bodies of loops: what argument over + index is in the next turn */
   HOME_yield,  /* bodies of loops: a part of the stack `index` */
@@ -142,6 +142,16 @@ const char *plan_kernel_text(const Program *p, const Kernel *k,
                              Arena *a);                     /* "matmul [B, 64], ..." */
 int64_t plan_call_flops(const Program *p, const Kernel *k); /* of a library call, else 0 */
 void plan_dump_nests(Text *out, const Plan *plan);
+/* Operands of calls that read through strides (OPF_strided): element [i, j ..] of v is element
+   offset + i * stride[0] + j * stride[1] .. of `base`, which it is views of. False: it is not, or the
+   strides are not linear in B. */
+typedef struct View {
+  Dim offset, stride[IR_MAX_RANK];
+} View;
+bool plan_view(const Graph *g, Val v, Val base, View *out);
+/* The value behind v, through views, that lies in memory (stop says so) or may as well be put there, and
+   of which v is a view whose last dimension has stride 1. v itself where there is none. */
+Val plan_view_base(const Graph *g, Val v, bool (*stop)(void *self, Val v), void *self);
 /* The value of by-product `index` (from 1) of a call; NO_VAL when nobody reads it. */
 Val plan_part(const Program *p, const Kernel *call, int index);
 #endif

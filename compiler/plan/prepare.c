@@ -88,8 +88,8 @@ static Val identity(Graph *g, Val v) {
   return ir_must(g, OP_detach, &v, 1, NULL, x.at, x.scope);
 }
 
-/* A function of C, a loop and the process group read memory: numbers that have none get some. */
-static Val copy_reader(Prepare *p, const Value *v) {
+/* A call reads memory: numbers that have none get some. */
+static Val copy_call(Prepare *p, const Value *v) {
   Val in[IR_MAX_INPUTS];
   for (int i = 0; i < v->inputs; i++) {
     in[i] = p->map[v->in[i]];
@@ -104,10 +104,9 @@ static void copy_live(Prepare *p) {
   for (Val v = 1; v < p->from->values.len; v++) {
     if (!p->live[v]) continue;
     const Value *x = value_at(p->from, v);
-    bool reader = x->op == OP_extern || x->op == OP_scan || x->op == OP_all_sum;
-    p->map[v] = x->op == OP_matmul ? copy_matmul(p, x)
-                : reader           ? copy_reader(p, x)
-                                   : ir_copy(p->to, p->from, v, p->map);
+    p->map[v] = x->op == OP_matmul              ? copy_matmul(p, x)
+                : op_has(x->op, OPF_overwrites) ? copy_call(p, x)
+                                                : ir_copy(p->to, p->from, v, p->map);
     reuse_mask(p, v);
   }
 }
@@ -154,9 +153,8 @@ static void own_values(Graph *g, Arena *a) {
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output *o = &g->outputs.at[i];
     OpKind op = value_at(g, o->value)->op;
-    /* a function of C and a by-product write their result; they cannot add to one */
-    bool apart = op_has(op, OPF_source) || op == OP_extern || op == OP_part || op == OP_scan ||
-                 op == OP_all_sum;
+    /* some calls and all by-products write their result; they cannot add to one */
+    bool apart = op_has(op, OPF_source) || op_has(op, OPF_overwrites) || op == OP_part;
     if (apart || times[o->value] > 1 || (write_only(o->kind) && uses[o->value]))
       o->value = identity(g, o->value);
   }

@@ -360,6 +360,19 @@ static void print_buckets(Text *out, const Plan *plan, Arena *a) {
   table_print(out, &t);
 }
 
+/* Hand-written kernels that do not cover a call; E0907 says what that means. */
+static void print_remarks(Text *out, const Plan *plan, Arena *a) {
+  const Job *job = plan->job;
+  if (!job->remarks.len) return;
+  Table t = {.a = a, .columns = 3, .align = "lll"};
+  for (uint32_t i = 0; i < job->remarks.len; i++) {
+    const KernelRemark *r = &job->remarks.at[i];
+    table_row(&t, r->kernel, place_text(a, r->at), r->why);
+  }
+  text_add(out, "\nbodies compiled where a kernel does not cover the case (E0907):\n");
+  table_print(out, &t);
+}
+
 void plan_print(Text *out, const Plan *plan) {
   Arena *a = arena_new();
   print_parameters(out, plan, a);
@@ -375,5 +388,6 @@ void plan_print(Text *out, const Plan *plan) {
     text_add(out, "\n");
   }
   print_buckets(out, plan, a);
+  print_remarks(out, plan, a);
   arena_free(a);
 }

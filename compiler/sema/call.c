@@ -2,6 +2,7 @@
 #include "call.h"
 #include "builtin.h"
 #include "expr.h"
+#include "kernel.h"
 #include "signature.h"
 #include <string.h>
 
@@ -70,10 +71,17 @@ static Datum tag_description(Eval *e, Datum d, const Closure *made_by) {
   return d;
 }
 
-static Datum function_body(Eval *e, const Decl *d, Env *env) {
+static Datum body_value(Eval *e, const Decl *d, Env *env) {
   if (!d->has_body) return eval_expr(e, d->value, env);
   if (!eval_stmts(e, d->body, env)) return datum_error();
   return eval_returns(e, d->returns, env);
+}
+
+static Datum function_body(Eval *e, const Decl *d, Env *env, Span at) {
+  KernelCall kernel;
+  bool has_kernel = kernel_begin(&kernel, e, d, env, at);
+  Datum body = body_value(e, d, env);
+  return has_kernel ? kernel_end(&kernel, body) : body;
 }
 
 static Span result_place(const Decl *d) {
@@ -92,7 +100,7 @@ static Datum function_call(Eval *e, const Closure *c, CallArgs args, Span at) {
   if (bound == BOUND_waits) return with_args(e, DATUM_recipe, c, args, at);
   if (bound == BOUND_wrong) return datum_error();
   if (!call_enter(e, &g, d->name.text, d, at)) return datum_error();
-  Datum result = c->file->natives ? external_call(e, c, env, at) : function_body(e, d, env);
+  Datum result = c->file->natives ? external_call(e, c, env, at) : function_body(e, d, env, at);
   Span place = c->file->natives ? d->type->span : result_place(d);
   if (d->type && result.kind != DATUM_error && result.kind != DATUM_draw &&
       !signature_result(e, d->name.text, d->type, env, result, place))

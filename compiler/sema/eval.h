@@ -50,8 +50,10 @@ typedef struct JobHooks {
 typedef struct Program {
   Arena *arena;
   JobHooks hooks;
-  File *files; /* in order of reading */
-  bool bare;   /* rules of the op table: no library, ops by their own names */
+  File *files;     /* in order of reading */
+  bool bare;       /* rules of the op table: no library, ops by their own names */
+  bool no_kernels; /* bodies instead of the kernels of `@kernel` */
+  VEC(KernelRemark) remarks;
   struct Library *library;
 } Program;
 

@@ -176,6 +176,12 @@ typedef struct JobRecompute {
   const Graph *before;  /* the training graph without it; NULL: nothing is computed again */
 } JobRecompute;
 
+/* A call whose hand-written kernel does not cover it: the body of the definition is compiled. */
+typedef struct KernelRemark {
+  const char *kernel, *why;
+  Span at;
+} KernelRemark;
+
 typedef struct Job {
   const char *path;      /* of the job file as given */
   const char *directory; /* relative data paths start here */
@@ -207,7 +213,8 @@ typedef struct Job {
   int32_t train_counts;         /* number of denominators */
   int32_t eval_sums;            /* number of accumulators of the evaluation; metric 0 is the loss */
   VEC(double) count_per_sample; /* denominators that are a constant times B; NAN where not */
-  const char *spec;             /* resolved text for --spec */
+  VEC(KernelRemark) remarks;
+  const char *spec; /* resolved text for --spec */
   uint64_t spec_hash;
 } Job;
 

@@ -1,5 +1,6 @@
 /* Names of definitions and files (eval.h: resolve_file, resolve_unused): signatures with their sizes,
    members, recursion, unused members and file names. Looks at definitions, not at instances. */
+#include "kernel.h"
 #include "resolve.h"
 #include "signature.h"
 #include <string.h>
@@ -87,27 +88,8 @@ static void resolve_formals(Resolver *r, Names *names, FormalList formals) {
   for (uint32_t i = 0; i < formals.len; i++) resolve_type(r, names, formals.at[i].type, false);
 }
 
-/* Kernels of functions and layers, by the names that the library gives them. The body is the meaning, and
-   what is compiled today; that of a schedule gives numbers to the runtime (schedule.c). */
-static void check_kernel(const char *kernel, Span at) {
-  static const char *const known[] = {"attention",  "cross_entropy", "layer_norm",
-                                      "rms_norm",   "rotary",        "softmax",
-                                      "batch_norm", "plateau",       "greedy"};
-  if (!kernel) return;
-  TextNearest near = {.wanted = kernel};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (!strcmp(kernel, known[i])) return;
-    text_offer(&near, known[i]);
-  }
-  diag_report(DIAG_E0906, at, "no kernel is called `%s`", kernel);
-  if (near.best)
-    diag_help("did you mean `%s`?", near.best);
-  else
-    diag_help("without `@kernel` the body is compiled");
-}
-
 static void resolve_step(Resolver *r, Names *outer, const Step *s) {
-  check_kernel(s->kernel, s->kernel_span);
+  kernel_check(s->kernel, s->formals, s->kernel_span);
   Names *names = names_new(r, outer);
   resolve_formals(r, names, s->formals);
   /* The place gives `update` what it declares; it need not look at all of it. */
@@ -269,7 +251,7 @@ static void resolve_module(Resolver *r, const Decl *d) {
 }
 
 static void resolve_def(Resolver *r, const Decl *d) {
-  check_kernel(d->kernel, d->kernel_span);
+  kernel_check(d->kernel, d->formals, d->kernel_span);
   Names *names = names_new(r, NULL);
   resolve_formals(r, names, d->formals);
   resolve_type(r, names, d->type, true);

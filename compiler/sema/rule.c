@@ -124,7 +124,10 @@ Datum op_call(Eval *e, OpKind op, CallArgs args, Span at) {
   defaults(def, attr);
   for (uint32_t i = 0; i < args.len; i++) {
     const CallArg *a = &args.at[i];
-    if (!a->name && n < def->inputs) {
+    /* ops with any number of inputs: the tensors; `none` stands for one that is not there */
+    bool any = def->inputs < 0 && !next && n < IR_MAX_INPUTS;
+    if (any && a->value.kind == DATUM_none) continue;
+    if (!a->name && (any ? a->value.kind == DATUM_tensor : n < def->inputs)) {
       in[n++] = a->value;
       continue;
     }
@@ -174,8 +177,10 @@ static Env *rule_scope(Rules *r, const Graph *g, Val y, Val gradient) {
   env_define(r->arena, env, text_intern("y"), datum_tensor(y), BIND_local, at);
   if (gradient != NO_VAL)
     env_define(r->arena, env, text_intern("g"), datum_tensor(gradient), BIND_local, at);
-  for (int i = 0; i < v->inputs; i++)
-    env_define(r->arena, env, text_intern(inputs[i]), datum_tensor(v->in[i]), BIND_local, at);
+  int most = def->inputs == -1 ? IR_MAX_LISTED : v->inputs;
+  for (int i = 0; i < most; i++)
+    env_define(r->arena, env, text_intern(inputs[i]),
+               i < v->inputs ? datum_tensor(v->in[i]) : datum_none(), BIND_local, at);
   for (int i = 0; i < def->attrs; i++) /* shape(y) says what an attribute `shape` would */
     if (!about_shapes(def->attr[i].name))
       env_define(r->arena, env, text_intern(def->attr[i].name),

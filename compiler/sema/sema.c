@@ -207,6 +207,8 @@ static void build_job(Analysis *a) {
   schedule_make(a);
   if (models && a->data.len) objective_build(a);
   data_finish(a);
+  for (uint32_t i = 0; i < a->program->remarks.len; i++)
+    vec_push(a->arena, &a->job->remarks, a->program->remarks.at[i]);
   check_smoothing(a);
   job_rules(a);
 }
@@ -225,6 +227,7 @@ Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
   a->arena = arena;
   a->options = options;
   a->program = program_new(arena);
+  a->program->no_kernels = options->no_kernels;
   a->job = ARENA_NEW(arena, Job);
   a->leaves = ARENA_NEW(arena, LeafStore);
   a->job->arena = arena;

@@ -13,6 +13,7 @@ typedef struct SemaOptions {
   const char *target; /* --target, or NULL */
   /* Folder of the headers that C code of jobs includes (ddp/op.h, std/native); NULL after a message. */
   const char *(*include)(Arena *arena);
+  bool no_kernels; /* bodies instead of the kernels that `@kernel` names */
   bool check_only; /* libraries and fragments are fine; no model needed */
 } SemaOptions;
 

@@ -107,7 +107,9 @@ static void assemble(Emitted *e) {
            "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
            "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
            "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/pool.h\"\n"
-           "#include \"kernels/cpu/random.h\"\n\n");
+           "#include \"kernels/cpu/random.h\"\n");
+  emit_includes(&e->emit, &t);
+  text_add(&t, "\n");
   text_add(
       &t,
       "void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) { /* one rank */\n"

@@ -77,8 +77,15 @@ static bool retype(Sample *s, DType t) {
   return changed;
 }
 
-static void add_case(Sample s, DType type) {
-  if (type != DT_f32 && !retype(&s, type)) return;
+/* `part`: by-product that is looked at; 0: the value. */
+static void add_case(Sample s, DType type, int part) {
+  bool changed = (type != DT_f32 || part) && retype(&s, type); /* a graph of its own */
+  if (type != DT_f32 && !changed) return;
+  if (part) {
+    Attr attr[IR_MAX_ATTRS] = {{.as.i = part}};
+    s.y = ir_must(s.g, OP_part, &s.y, 1, attr, (Span){0}, 0);
+    s.g->outputs.at[0].value = s.y;
+  }
   Case *c = &cases[n_cases++];
   c->s = s;
   c->type = type;
@@ -86,6 +93,17 @@ static void add_case(Sample s, DType type) {
     c->in[k] = ARENA_ARRAY(arena, double, sample_count(s.g, s.in[k]) + 1);
   sample_fill(&c->s, (uint64_t)n_cases, c->in);
   c->number = emitted_add(emitted, pass_widen(c->s.g), BATCH_MAX);
+}
+
+static bool has_part(const Sample *s, int index) {
+  const OpDef *def = op_def(s->op);
+  Type t;
+  return def->part_type && def->part_type(s->g, value_at(s->g, s->y), index, &t);
+}
+
+static void add_types(Sample s, int part) {
+  static const DType types[] = {DT_f32, DT_bf16, DT_f16};
+  for (int i = 0; i < 3 && n_cases < MOST; i++) add_case(s, types[i], part);
 }
 
 static int set_up(void **state) {
@@ -96,10 +114,9 @@ static int set_up(void **state) {
     Sample s[SAMPLES_MAX];
     int n = samples_of(arena, (OpKind)op, s);
     for (int i = 0; i < n; i++) {
-      if (!emittable(&s[i]) || n_cases + 3 > MOST) continue;
-      add_case(s[i], DT_f32);
-      add_case(s[i], DT_bf16);
-      add_case(s[i], DT_f16);
+      if (!emittable(&s[i])) continue;
+      add_types(s[i], 0);
+      for (int part = 1; has_part(&s[i], part); part++) add_types(s[i], part);
     }
   }
   return 0;

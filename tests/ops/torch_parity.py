@@ -291,6 +291,28 @@ def order():
         )  # fmt: skip
 
 
+def attention():
+    batch, t, s, groups, k, v = (rng.randint(1, 5) for _ in range(6))
+    heads = groups * rng.randint(1, 3)
+    scale = rng.random() + 0.5
+    q, key, value = values([batch, t, heads, k]), values([batch, s, groups, k]), values([batch, s, groups, v])
+    kind = rng.choice(["none", "causal", "bool", "float"])
+    full = [rng.choice([1, n]) for n in (batch, heads, t, s)][rng.randint(0, 3) :]
+    mask = torch.randn(full) if kind == "float" else torch.rand(full) < 0.6
+    masks = [mask] if kind in ("bool", "float") else []
+
+    def theirs(q, key, value, *masks):
+        swap = [x.transpose(1, 2) for x in (q, key, value)]
+        far = [x.repeat_interleave(heads // groups, 1) for x in swap[1:]]
+        seen = masks[0].expand(batch, heads, t, s) if masks else torch.ones(t, s).tril().bool() if kind == "causal" else None
+        # rows that see nothing: zeros, as here
+        y = torch.nn.functional.scaled_dot_product_attention(swap[0], *far, seen, scale=scale)
+        return y.transpose(1, 2)
+
+    how = f"causal={str(kind == 'causal').lower()} scale={scale!r}"
+    case("attention", [q, key, value, *masks], theirs, how, 1e-5)
+
+
 for _ in range(6):
     elementwise()
     reductions()
@@ -300,4 +322,6 @@ for _ in range(6):
     convolutions()
     pooling()
     order()
+    for _ in range(4):
+        attention()
 print(f"{count} results and {gradients} gradients agree with PyTorch {torch.__version__}")

@@ -259,6 +259,25 @@ static void run_nest(Machine *m, const Nest *n) {
   }
 }
 
+/* An operand of a call: what its strides say, where it is a view of what lies in memory. */
+static double read_operand(Machine *m, Val v, int64_t k) {
+  Val base = v;
+  View view;
+  while (m->p->places.at[base].home == HOME_alias) base = m->p->places.at[base].alias;
+  if (!plan_view(m->p->g, v, base, &view)) {
+    m->fault = "an operand that is no view of its memory";
+    return NAN;
+  }
+  Type t = value_at(m->p->g, v)->type;
+  int64_t flat = dim_at(view.offset, m->batch);
+  for (int i = t.rank; i-- > 0;) {
+    int64_t n = dim_at(t.dim[i], m->batch);
+    flat += k % n * dim_at(view.stride[i], m->batch);
+    k /= n;
+  }
+  return read_cell(m, base, flat);
+}
+
 static void run_call(Machine *m, const Kernel *kernel) {
   Val v = kernel->call;
   const Value *x = value_at(m->p->g, v);
@@ -266,7 +285,7 @@ static void run_call(Machine *m, const Kernel *kernel) {
   for (int i = 0; i < x->inputs; i++) {
     int64_t n = type_elements_at(value_at(m->p->g, x->in[i])->type, m->batch);
     double *dense = ARENA_ARRAY(m->a, double, n);
-    for (int64_t k = 0; k < n; k++) dense[k] = read_cell(m, x->in[i], k);
+    for (int64_t k = 0; k < n; k++) dense[k] = read_operand(m, x->in[i], k);
     in[i] = dense;
   }
   int64_t n = type_elements_at(x->type, m->batch);

@@ -92,7 +92,9 @@ static Counts measure(int blocks, const char *settings) {
   return c;
 }
 
-static int check(const char *name, const char *settings) {
+/* `segments`: backward computes runs of blocks again, whose length depends on the depth: as few as hold the
+   memory down. Kernels at their ends may differ, and a block more is computed again. */
+static int check(const char *name, const char *settings, bool segments) {
   Counts one = measure(1, settings), few = measure(12, settings), many = measure(48, settings);
   double calls = (many.kernels - few.kernels) / (few.kernels - one.kernels) * 11 / 36;
   double bytes = (many.bytes - few.bytes) / (few.bytes - one.bytes) * 11 / 36;
@@ -102,14 +104,14 @@ static int check(const char *name, const char *settings) {
          name, few.kernels, many.kernels, few.functions, many.functions, few.text, many.text,
          few.whole, many.whole, calls, bytes);
   int bad = 0;
-  if (many.functions != few.functions) bad |= printf("%s: kernels that differ by depth\n", name);
+  if (many.functions > few.functions + (segments ? 2 : 0)) bad |= printf("%s: kernels that differ by depth\n", name);
   if (many.text > 1.3 * few.text) bad |= printf("%s: the kernels' text grows with depth\n", name);
-  if (calls > 1.01) bad |= printf("%s: more kernels a block where there are more blocks\n", name);
+  if (calls > (segments ? 1.1 : 1.01)) bad |= printf("%s: more kernels a block where there are more blocks\n", name);
   if (bytes > 1.1) bad |= printf("%s: memory grows faster than the blocks\n", name);
   return bad != 0;
 }
 
 int main(void) {
-  int bad = check("gpt2", "");
-  return bad | check("gpt2, checkpointing", "  gradient_checkpointing = true\n");
+  int bad = check("gpt2", "", false);
+  return bad | check("gpt2, checkpointing", "  gradient_checkpointing = true\n", true);
 }
