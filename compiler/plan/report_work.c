@@ -16,7 +16,8 @@ static uint64_t key_of(const PlanLayer *l) {
   h = text_hash(&l->kept, sizeof l->kept, h);
   h = text_hash(&l->kept_again, sizeof l->kept_again, h);
   h = text_hash(&l->kernels, sizeof l->kernels, h);
-  for (uint32_t i = 0; i < l->fused.len; i++) h = text_hash(l->fused.at[i], strlen(l->fused.at[i]), h);
+  for (uint32_t i = 0; i < l->fused.len; i++)
+    h = text_hash(l->fused.at[i], strlen(l->fused.at[i]), h);
   return h ? h : 1;
 }
 
@@ -53,19 +54,21 @@ static const char *fused_text(Arena *a, const PlanLayer *l) {
 static void print_totals(Text *out, const PlanSteps *s, const Program *p, Arena *a) {
   const PlanWork *w = &s->work;
   double all = w->forward + w->backward + w->again + w->passing;
-  text_addf(out, "work of a micro-batch of %lld: %s; forward %s, backward %s", (long long)p->batch_max,
-            number_flops(a, all), number_flops(a, w->forward), number_flops(a, w->backward));
+  text_addf(out, "work of a micro-batch of %lld: %s; forward %s, backward %s",
+            (long long)p->batch_max, number_flops(a, all), number_flops(a, w->forward),
+            number_flops(a, w->backward));
   text_addf(out, ", cheap values computed again by the way %s\n", number_flops(a, w->passing));
   text_addf(out, "kept for backward: %s of %s of activations\n", number_bytes(a, s->kept),
             number_bytes(a, p->block_bytes));
   if (!s->block_before) return;
-  text_addf(out,
-            "gradient checkpointing: activations %s instead of %s, saved %s (%.0f %%); added %s (%.0f %% "
-            "of the rest)\n",
-            number_bytes(a, p->block_bytes), number_bytes(a, s->block_before),
-            number_bytes(a, s->block_before - p->block_bytes),
-            100 - 100 * (double)p->block_bytes / (double)s->block_before, number_flops(a, w->again),
-            100 * w->again / (all - w->again));
+  text_addf(
+      out,
+      "gradient checkpointing: activations %s instead of %s, saved %s (%.0f %%); added %s (%.0f %% "
+      "of the rest)\n",
+      number_bytes(a, p->block_bytes), number_bytes(a, s->block_before),
+      number_bytes(a, s->block_before - p->block_bytes),
+      100 - 100 * (double)p->block_bytes / (double)s->block_before, number_flops(a, w->again),
+      100 * w->again / (all - w->again));
 }
 
 void plan_print_work(Text *out, const Plan *plan, Arena *a) {

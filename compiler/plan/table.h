@@ -20,6 +20,6 @@ const char *number_bytes(Arena *a, int64_t n);    /* "1.5 MiB" */
 const char *number_flops(Arena *a, double flops); /* "1.50 GFLOP" */
 
 /* Names that differ in their numbers alone: "h.0.attn" and "h.11.attn". */
-uint64_t numbered_hash(const char *s, uint64_t seed);    /* the same for all of them */
+uint64_t numbered_hash(const char *s, uint64_t seed); /* the same for all of them */
 const char *numbered_range(Arena *a, const char *first, const char *last); /* "h.{0..11}.attn" */
 #endif

@@ -14,8 +14,8 @@ typedef struct Steps {
   const Program *p;
   Arena *a;
   PlanSteps out;
-  Map module;   /* interned path below the model -> 1: has parameters */
-  Map layer_of; /* interned name -> layer + 1 */
+  Map module;         /* interned path below the model -> 1: has parameters */
+  Map layer_of;       /* interned name -> layer + 1 */
   uint32_t *of_scope; /* layer + 1 */
   const bool *forward;
 } Steps;

@@ -24,8 +24,9 @@ typedef struct SourceArg {
 typedef struct SourceDef SourceDef;
 struct SourceDef {
   const char *name;
-  bool later;    /* checked, and not read yet */
-  bool by_field; /* one file per field, by the field's name */
+  bool later;      /* checked, and not read yet */
+  bool by_field;   /* one file per field, by the field's name */
+  SourceKind kind; /* of those */
   SourceArg args[MAX_ARGS];
   /* Do the fields of the dataset fit? false after a report; NULL: any do. */
   SourceFits *fits;
@@ -231,6 +232,31 @@ static int32_t make_windows(SourceBuild *b, const Given *g, const Expr *x) {
   return add_source(b, s);
 }
 
+static int32_t make_npz(SourceBuild *b, const Given *g, const Expr *x) {
+  return add_files(b, g, (DataSource){.kind = SOURCE_npz, .at = x->span});
+}
+
+/* The labels of a record, which tell CIFAR-10 and CIFAR-100 apart. */
+static int32_t make_cifar(SourceBuild *b, const Given *g, const Expr *x) {
+  static const char *const labels[] = {"label", "coarse_label", "fine_label"};
+  DataSource s = {.kind = SOURCE_cifar_bin, .at = x->span};
+  bool ten = false, hundred = false;
+  for (uint32_t i = 0; i < b->d->fields.len; i++) {
+    ten |= !strcmp(b->d->fields.at[i].name, labels[0]);
+    hundred |= strstr(b->d->fields.at[i].name, "_label") != NULL;
+  }
+  for (int i = 0; i < 3; i++) {
+    if (i ? hundred : ten) vec_push(b->a->arena, &s.fields, labels[i]);
+  }
+  return add_files(b, g, s);
+}
+
+static int32_t make_synthetic(SourceBuild *b, const Given *g, const Expr *x) {
+  return add_source(
+      b, (DataSource){
+             .kind = SOURCE_synthetic, .count = g[0].n, .seed = (uint64_t)g[1].n, .at = x->span});
+}
+
 static int32_t make_shuffle(SourceBuild *b, const Given *g, const Expr *x) {
   DataSource s = {.kind = SOURCE_shuffle, .seed = (uint64_t)g[1].n, .at = x->span};
   const DataSource *of = &b->d->sources.at[g[0].source];
@@ -258,11 +284,11 @@ static const SourceDef defs[] = {
               {"skip", .kind = ARG_int},
               {"missing", .kind = ARG_text}},
      .make = make_csv},
-    {"idx", .by_field = true},
-    {"npy", .by_field = true, .later = true, .fits = fits_numbers},
-    {"npz", .args = {PATH}, .later = true, .fits = fits_numbers},
+    {"idx", .by_field = true, .kind = SOURCE_idx},
+    {"npy", .by_field = true, .kind = SOURCE_npy, .fits = fits_numbers},
+    {"npz", .args = {PATH}, .fits = fits_numbers, .make = make_npz},
     {"safetensors", .args = {PATH}, .later = true, .fits = fits_numbers},
-    {"cifar_bin", .args = {PATH}, .later = true, .fits = fits_cifar},
+    {"cifar_bin", .args = {PATH}, .fits = fits_cifar, .make = make_cifar},
     {"image_folder", .args = {PATH, {"size", .kind = ARG_int, .low = 1}}, .later = true,
      .fits = fits_folder},
     {"token_bin", .args = {PATH, {"header", .kind = ARG_word, .words = "none|llmc"}},
@@ -272,7 +298,7 @@ static const SourceDef defs[] = {
     {"text", .args = {PATH}, .make = make_text},
     {"jsonl", .args = {PATH}, .later = true},
     {"synthetic", .args = {{"samples", ARG_int, true, 1, NULL}, {"seed", .kind = ARG_int}},
-     .later = true, .fits = fits_numbers},
+     .fits = fits_synthetic, .make = make_synthetic},
     {"grouped", .args = {SOURCE, {"count", ARG_int, true, 1, NULL}}, .later = true},
     {"shuffle", .args = {SOURCE, {"seed", ARG_int, true, 0, NULL}}, .make = make_shuffle},
     {.name = "concat"},
@@ -344,7 +370,7 @@ static bool file_of_field(SourceBuild *b, const SourceDef *def, const Arg *arg, 
 }
 
 static int32_t build_by_field(SourceBuild *b, const SourceDef *def, const Expr *x) {
-  DataSource s = {.kind = SOURCE_idx, .at = x->span};
+  DataSource s = {.kind = def->kind, .at = x->span};
   const ArgList *args = &x->as.call.args;
   bool ok = true;
   for (uint32_t i = 0; i < args->len; i++) {

@@ -34,31 +34,46 @@ static bool is_label(const SourceBuild *b, const Field *f) {
 }
 
 static bool fits_images(SourceBuild *b, const Expr *x, const char *source, int64_t size,
-                        const char *image) {
+                        const char *image, const char *const *labels, const char *has) {
   bool ok = true;
   for (uint32_t i = 0; i < b->d->fields.len; i++) {
     const Field *f = &b->d->fields.at[i];
+    bool label = false;
+    for (int k = 0; labels[k]; k++) label |= !strcmp(f->name, labels[k]);
     if (f->type.dtype == DT_COUNT) continue;
     if (!strcmp(f->name, "image"))
       ok &= is_bytes(b, f, (int64_t[]){3, size, size}, 3) || wrong_field(f, source, image);
-    else if (!strcmp(f->name, "label"))
+    else if (label)
       ok &= is_label(b, f) || wrong_field(f, source, "an integer, the label");
     else
-      ok &= no_field(f, x, source, "it has `image` and `label`");
+      ok &= no_field(f, x, source, has);
   }
   return ok;
 }
 
 bool fits_cifar(SourceBuild *b, const Given *g, const Expr *x) {
+  static const char *const labels[] = {"label", "coarse_label", "fine_label", NULL};
   (void)g;
-  return fits_images(b, x, "cifar_bin", 32, "uint8[3, 32, 32], the image");
+  bool ten = false, hundred = false;
+  for (uint32_t i = 0; i < b->d->fields.len; i++) {
+    ten |= !strcmp(b->d->fields.at[i].name, labels[0]);
+    hundred |= strstr(b->d->fields.at[i].name, "_label") != NULL;
+  }
+  const char *has = "CIFAR-10 has `image` and `label`, CIFAR-100 `image`, `coarse_label` and "
+                    "`fine_label`";
+  bool ok = fits_images(b, x, "cifar_bin", 32, "uint8[3, 32, 32], the image", labels, has);
+  if (!ok || !ten || !hundred) return ok;
+  diag_report(DIAG_E0802, x->span, "no file of `cifar_bin` has `label` and two others");
+  diag_help("%s", has);
+  return false;
 }
 
 bool fits_folder(SourceBuild *b, const Given *g, const Expr *x) {
   const char *has = g[1].arg ? arena_printf(b->a->arena, "uint8[3, %lld, %lld], the image",
                                             (long long)g[1].n, (long long)g[1].n)
                              : "uint8[3, H, W], the image";
-  return fits_images(b, x, "image_folder", g[1].n, has);
+  static const char *const labels[] = {"label", NULL};
+  return fits_images(b, x, "image_folder", g[1].n, has, labels, "it has `image` and `label`");
 }
 
 bool fits_windows(SourceBuild *b, const Given *g, const Expr *x) {
@@ -94,6 +109,21 @@ bool fits_numbers(SourceBuild *b, const Given *g, const Expr *x) {
     const Field *f = &b->d->fields.at[i];
     if (f->text) return wrong_field(f, "this source", "numbers of one shape");
     if (f->ragged) return wrong_field(f, "this source", "one shape for all samples");
+  }
+  return true;
+}
+
+/* Even numbers need to know between what. */
+bool fits_synthetic(SourceBuild *b, const Given *g, const Expr *x) {
+  if (!fits_numbers(b, g, x)) return false;
+  for (uint32_t i = 0; i < b->d->fields.len; i++) {
+    const Field *f = &b->d->fields.at[i];
+    bool open = f->type.dtype == DT_i32 || f->type.dtype == DT_i64;
+    if (!open || f->has_range) continue;
+    diag_report(DIAG_E0803, f->at, "`synthetic` needs the range of the whole numbers of `%s`",
+                f->name);
+    diag_help("for example `in 0..100`");
+    return false;
   }
   return true;
 }

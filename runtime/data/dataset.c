@@ -2,11 +2,14 @@
    rows in one table, and per split the list of its rows in order. Of windows a row is the place where a
    sample begins, counted through all rows of tokens that are cut. */
 #include "dataset.h"
+#include "cifar.h"
 #include "csv.h"
 #include "file.h"
 #include "idx.h"
 #include "memory.h"
+#include "npy.h"
 #include "rng.h"
+#include "synthetic.h"
 #include "tokens.h"
 #include <math.h>
 #include <stdlib.h>
@@ -56,8 +59,12 @@ static DdpError *read_files(DdpDataset *d, const DdpSource *s) {
     if (!paths[i]) error = ddp_error(DDP_MEMORY, "out of memory");
   }
   if (!error && s->kind == DDP_SOURCE_idx) error = ddp_idx_read(d->table, paths, s->fields);
-  if (s->kind == DDP_SOURCE_csv) {
-    for (int i = 0; i < n && !error; i++) error = ddp_csv_read(d->table, paths[i], s);
+  if (!error && s->kind == DDP_SOURCE_npy) error = ddp_npy_read(d->table, paths, s->fields);
+  if (!error && s->kind == DDP_SOURCE_synthetic) error = ddp_synthetic_make(d->table, s);
+  for (int i = 0; i < n && !error; i++) {
+    if (s->kind == DDP_SOURCE_csv) error = ddp_csv_read(d->table, paths[i], s);
+    if (s->kind == DDP_SOURCE_cifar_bin) error = ddp_cifar_read(d->table, paths[i], s);
+    if (s->kind == DDP_SOURCE_npz) error = ddp_npz_read(d->table, paths[i]);
   }
   for (int i = 0; i < n && paths; i++) free(paths[i]);
   free(paths);

@@ -268,8 +268,9 @@ static void test_promotion(void **state) {
   type_is(IN(1, "u8 shape=[B,3]") "%9 = sum %1 dim=[1]", "i64[B]");
   type_is(IN(1, "i64 shape=[3]") "%9 = exp %1", "f32[3]");
   type_is(IN(1, "i64 shape=[3]") "%9 = floor %1", "i64[3]");
-  type_is("%1 = bernoulli p=0.5 site=1 data=false shape=[B,3]\n%2 = const value=0.5\n%9 = div %1, %2",
-          "f32[B,3]");
+  type_is(
+      "%1 = bernoulli p=0.5 site=1 data=false shape=[B,3]\n%2 = const value=0.5\n%9 = div %1, %2",
+      "f32[B,3]");
   type_is(IN(1, "f32 shape=[B,4]") IN(2, "f32 shape=[B,4]") "%9 = matmul %1, %2 tb=true",
           "f32[B,B]");
   type_is(IN(1, "f32 shape=[B,7,4]") "%9 = reshape %1 shape=[-1,4]", "f32[7B,4]");
