@@ -33,6 +33,7 @@ typedef struct ScanLoop {
   int over;
   const Val *walked;
   Dim length;
+  bool reverse;
   VEC(Carried) names;
   Val *yielded;
   /* the turn, cut out of the graph */
@@ -313,18 +314,35 @@ static bool results(ScanLoop *l, Val scan, int carried) {
   if (s->kind != STMT_collect) return true;
   uint32_t n = s->yields.len;
   Datum *values = ARENA_ARRAY(e->arena, Datum, n ? n : 1);
-  for (uint32_t i = 0; i < n; i++) values[i] = datum_tensor(scan_result(g, scan, carried + (int)i));
+  Attr first = {.as.ints = {1, {0}}};
+  for (uint32_t i = 0; i < n; i++) {
+    Val y = scan_result(g, scan, carried + (int)i);
+    values[i] = l->reverse ? emit_op(e, OP_flip, &y, 1, &first, s->span) : datum_tensor(y);
+    if (values[i].kind == DATUM_error) return false;
+  }
   Datum all = n == 1 ? values[0] : datum_tuple(e->arena, values, n);
   return assign_all(e, l->env, s->targets, all, s->span);
 }
 
-bool run_scan(Eval *e, const Stmt *s, Env *env, const Val *walked, Dim length) {
+/* Tensors that are all turned round are walked from the last part to the first instead. */
+static bool turned_round(const Graph *g, int n, Val *walked) {
+  for (int k = 0; k < n; k++) {
+    const Value *x = value_at(g, walked[k]);
+    if (x->op != OP_flip || x->attr[0].as.ints.len != 1 || x->attr[0].as.ints.at[0] != 0)
+      return false;
+  }
+  for (int k = 0; k < n; k++) walked[k] = value_at(g, walked[k])->in[0];
+  return true;
+}
+
+bool run_scan(Eval *e, const Stmt *s, Env *env, Val *walked, Dim length) {
   ScanLoop l = {.e = e,
                 .s = s,
                 .env = env,
                 .over = (int)s->loop.iterables.len,
                 .walked = walked,
                 .length = length};
+  l.reverse = turned_round(e->build->graph, l.over, walked);
   l.yielded = ARENA_ARRAY(e->arena, Val, s->yields.len + 1);
   if (l.over > IR_MAX_INPUTS) return false;
   remember(&l);
@@ -337,7 +355,7 @@ bool run_scan(Eval *e, const Stmt *s, Env *env, const Val *walked, Dim length) {
   if (!make_body(&l, &carried)) return false;
   if (!carried && !s->yields.len) return true; /* nothing comes out of it */
   Attr attrs[IR_MAX_ATTRS];
-  scan_attrs(l.over, carried, length, false, l.body, attrs);
+  scan_attrs(l.over, carried, length, l.reverse, l.body, attrs);
   Datum d = emit_op(e, OP_scan, l.input, l.inputs, attrs, s->span);
   return d.kind == DATUM_tensor && results(&l, d.as.tensor, carried);
 }

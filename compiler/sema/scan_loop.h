@@ -3,6 +3,6 @@
 #define SEMA_SCAN_LOOP_H
 #include "eval.h"
 
-/* walked: one tensor for each iterable, all `length` long. */
-bool run_scan(Eval *e, const Stmt *s, Env *env, const Val *walked, Dim length);
+/* walked: one tensor for each iterable, all `length` long; changed. */
+bool run_scan(Eval *e, const Stmt *s, Env *env, Val *walked, Dim length);
 #endif
