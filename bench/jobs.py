@@ -92,6 +92,43 @@ def gpt(name, vocabulary, context, layers, width, heads, batch):
     return job
 
 
+# ---------- taggers ----------
+def lstm_data(rows, length, words, tags):
+    def write(folder):
+        r = random.Random(1)
+        table = [r.randrange(words) for _ in range(rows * length)]
+        with open(os.path.join(folder, "lstm.words"), "wb") as f:  # idx of big-endian int32
+            f.write(bytes([0, 0, 12, 2]) + struct.pack(f">2I{len(table)}i", rows, length, *table))
+        write_idx(os.path.join(folder, "lstm.tags"), (rows, length), bytes(w % tags for w in table))
+    return write
+
+
+def lstm(words, width, hidden, tags, batch):
+    def job(folder):
+        import torch
+        import torch.nn as nn
+        import torch.nn.functional as F
+        from torch_ddp import linear
+
+        class Tagger(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.rnn = nn.Embedding(words, width), nn.LSTM(width, hidden, batch_first=True)
+                self.tags = nn.Linear(hidden, tags)
+
+            def forward(self, x):
+                return self.tags(self.rnn(self.words(x))[0])
+
+        y = read_idx(os.path.join(folder, "lstm.tags")).long()
+        with open(os.path.join(folder, "lstm.words"), "rb") as f:
+            raw = f.read()[12:]
+        x = torch.tensor(struct.unpack(f">{len(raw) // 4}i", raw)).reshape(y.shape)
+        return dict(net=Tagger, x=x, y=y, batch=batch, lr=1e-3, schedule=linear, warmup=0,
+                    loss=lambda net, x, y: F.cross_entropy(net(x).view(-1, tags), y.reshape(-1)),
+                    optimizer=lambda p, lr: torch.optim.AdamW(p, lr, weight_decay=0.0, fused=True))
+    return job
+
+
 # ---------- examples ----------
 def example(name):
     def job(folder):
@@ -105,4 +142,5 @@ JOBS = {
     "mnist": ("examples/mnist/job.ddp", None, example("mnist")),
     "nanogpt": ("bench/jobs/nanogpt.ddp", gpt_data("nanogpt", 4000, 64), gpt("nanogpt", 65, 64, 4, 128, 4, 12)),
     "babygpt": ("bench/jobs/babygpt.ddp", gpt_data("babygpt", 1000, 256), gpt("babygpt", 65, 256, 6, 384, 6, 8)),
+    "lstm": ("bench/jobs/lstm.ddp", lstm_data(4000, 64, 8000, 20), lstm(8000, 128, 256, 20, 32)),
 }
