@@ -129,6 +129,55 @@ def lstm(words, width, hidden, tags, batch):
     return job
 
 
+# ---------- convolutional networks ----------
+def image_data(name, rows, channels, size):
+    def write(folder):
+        write_idx(os.path.join(folder, f"{name}.images"), (rows, channels, size, size),
+                  random_bytes(rows * channels * size * size))
+        write_idx(os.path.join(folder, f"{name}.labels"), (rows,), random_bytes(rows, 10, seed=1))
+    return write
+
+
+def lenet_net():
+    import torch.nn as nn
+    return nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1),
+                         nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 49, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def resnet18_net():
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    class Block(nn.Module):
+        def __init__(self, i, o, stride):
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o)
+            self.conv2, self.bn2 = nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o)
+            self.short = nn.Identity()
+            if stride != 1 or i != o:
+                self.short = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
+
+        def forward(self, x):
+            return F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))) + self.short(x))
+
+    sizes = ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2),
+             (512, 512, 1))
+    return nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(), *[Block(*s) for s in sizes],
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def images(name, net, batch, lr):
+    def job(folder):
+        import torch
+        import torch.nn.functional as F
+        from torch_ddp import linear
+        x = read_idx(os.path.join(folder, f"{name}.images")).float() / 255
+        return dict(net=net, x=x, y=read_idx(os.path.join(folder, f"{name}.labels")).long(), batch=batch, lr=lr,
+                    schedule=linear, warmup=0, loss=lambda net, x, y: F.cross_entropy(net(x), y),
+                    optimizer=lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9))
+    return job
+
+
 # ---------- examples ----------
 def example(name):
     def job(folder):
@@ -143,4 +192,6 @@ JOBS = {
     "nanogpt": ("bench/jobs/nanogpt.ddp", gpt_data("nanogpt", 4000, 64), gpt("nanogpt", 65, 64, 4, 128, 4, 12)),
     "babygpt": ("bench/jobs/babygpt.ddp", gpt_data("babygpt", 1000, 256), gpt("babygpt", 65, 256, 6, 384, 6, 8)),
     "lstm": ("bench/jobs/lstm.ddp", lstm_data(4000, 64, 8000, 20), lstm(8000, 128, 256, 20, 32)),
+    "lenet": ("bench/jobs/lenet.ddp", image_data("lenet", 4000, 1, 28), images("lenet", lenet_net, 64, 0.01)),
+    "resnet18": ("bench/jobs/resnet18.ddp", image_data("resnet18", 1000, 3, 32), images("resnet18", resnet18_net, 32, 1e-4)),
 }
