@@ -55,16 +55,19 @@ typedef struct DdpPoolWindow {
    is one. */
 DDP_INLINE void ddp_pool_best(const DdpPoolWindow *w, const float *restrict x, int64_t inner,
                               int64_t n, float *restrict best, int32_t *restrict place) {
-  bool first = true;
-  for (int64_t j = 0; j < n; j++) best[j] = -INFINITY, place[j] = -1;
+  const int32_t first =
+      (int32_t)((w->range[0].first * w->size[1] + w->range[1].first) * w->size[2] +
+                w->range[2].first);
+  for (int64_t j = 0; j < n; j++) best[j] = -INFINITY, place[j] = first;
   DDP_POOL_PLACES(*w, at) {
     const float *restrict e = x + at * inner;
+    const int32_t here = (int32_t)at;
+#pragma omp simd
     for (int64_t j = 0; j < n; j++) {
-      const bool more = first | (e[j] > best[j]) | (e[j] != e[j]);
+      const bool more = (e[j] > best[j]) | (e[j] != e[j]);
       best[j] = more ? e[j] : best[j];
-      place[j] = more ? (int32_t)at : place[j];
+      place[j] = more ? here : place[j];
     }
-    first = false;
   }
 }
 
@@ -80,7 +83,9 @@ DDP_INLINE void ddp_pool_max_chunk(const DdpPoolWindow *w, const float *restrict
   }
   DDP_POOL_PLACES(*w, at) {
     float *restrict to = y + at * inner;
-    for (int64_t j = 0; j < n; j++) to[j] += place[j] == (int32_t)at ? g[j] : 0.0f;
+    const int32_t here = (int32_t)at;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) to[j] += place[j] == here ? g[j] : 0.0f;
   }
 }
 
@@ -89,15 +94,21 @@ DDP_INLINE void ddp_pool_sum_chunk(const DdpPoolWindow *w, const float *restrict
                                    bool add) {
   if (!g) {
     float sum[DDP_POOL_CHUNK] = {0};
-    DDP_POOL_PLACES(*w, at)
-    for (int64_t j = 0; j < n; j++) sum[j] += x[at * inner + j];
+    DDP_POOL_PLACES(*w, at) {
+      const float *restrict e = x + at * inner;
+#pragma omp simd
+      for (int64_t j = 0; j < n; j++) sum[j] += e[j];
+    }
     for (int64_t j = 0; j < n; j++) y[j] = (add ? y[j] : 0.0f) + sum[j] / w->divisor;
     return;
   }
   float part[DDP_POOL_CHUNK];
   for (int64_t j = 0; j < n; j++) part[j] = g[j] / w->divisor;
-  DDP_POOL_PLACES(*w, at)
-  for (int64_t j = 0; j < n; j++) y[at * inner + j] += part[j];
+  DDP_POOL_PLACES(*w, at) {
+    float *restrict to = y + at * inner;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) to[j] += part[j];
+  }
 }
 
 typedef void DdpPoolChunk(const DdpPoolWindow *w, const float *x, int64_t inner, int64_t n,
