@@ -75,6 +75,7 @@ static json_t *memory(const Plan *plan, Arena *a) {
   put(j, "arenas", arenas);
   put_int(j, "train_batch", plan->train.batch_max);
   put_int(j, "train_activations", plan->train.block_bytes);
+  put_int(j, "train_alive", plan->train.alive_bytes);
   if (plan->eval.g) {
     put_int(j, "eval_batch", plan->eval.batch_max);
     put_int(j, "eval_activations", plan->eval.block_bytes);

@@ -118,8 +118,9 @@ static Use *find_uses(Fuser *f) {
       bool again = false; /* x * x counts once */
       for (int k = 0; k < i; k++) again = again || x->in[k] == x->in[i];
       if (!again) in->count += passes_through(x) && !f->memory[v] ? use[v].count : 1;
-      bool reduces = op_has(x->op, OPF_reduce);
-      bool wider = !reduces && size_of(f->g, v) > size_of(f->g, x->in[i]);
+      /* pad and concat are larger, but read each element once */
+      bool once = op_has(x->op, OPF_reduce) || x->op == OP_pad || x->op == OP_concat;
+      bool wider = !once && size_of(f->g, v) > size_of(f->g, x->in[i]);
       in->repeated = in->repeated || wider || (!f->memory[v] && use[v].repeated);
     }
   }

@@ -65,6 +65,8 @@ bool fuse_overwrites(const Graph *g, const Output *o, Val source);
 /* Values in memory that v is computed from, each once, appended to out. */
 typedef VEC(Val) ValList;
 void fuse_loads(Fuser *f, Val v, ValList *out);
+/* The flat number of the outer iteration. */
+NestIndex fuse_outer_index(Nest *n);
 bool fuse_nest_reads(const Nest *n, Val v, InstKind kind);
 bool val_list_has(const Val *list, uint32_t n, Val v);
 
@@ -80,6 +82,8 @@ void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options);
 /* loop.c: what the kernel of a scan does in one turn. */
 PlanLoop *plan_loop(const Program *p, const Kernel *k, Arena *a, const ProgramOptions *options);
 void plan_memory(Program *p, Arena *a);
+/* Which results take the place of an operand. */
+void plan_in_place(Program *p);
 /* Names of values, unique within the program; job: names of leaves and fields, may be NULL. */
 void plan_name_values(Program *p, Arena *a, const Job *job);
 /* Names of nests, unique among those in `taken` (which grows); equal keys get equal names. A call

@@ -13,7 +13,7 @@ typedef struct Keyed {
 
 static bool same_memory(const Program *p, Val a, Val b) {
   const ValuePlace *x = &p->places.at[a], *y = &p->places.at[b];
-  if (a == b) return true;
+  if ((x->updates ? x->updates : a) == (y->updates ? y->updates : b)) return true;
   return x->home == y->home && x->home != HOME_block && x->home != HOME_none &&
          x->index == y->index;
 }

@@ -72,8 +72,7 @@ static bool in_memory(const Nest *n, Val v) {
   return m ? m->done : b->f->memory[v];
 }
 
-/* The flat number of the outer iteration. */
-static NestIndex outer_index(Nest *n) {
+NestIndex fuse_outer_index(Nest *n) {
   NestIndex flat = nest_ix_const(n, dim_of(0));
   for (uint32_t l = 0; l < n->outer; l++)
     flat = nest_ix_add(n, nest_ix_mul(n, flat, n->loops.at[l].extent), nest_ix_loop(n, l));
@@ -84,7 +83,7 @@ static NestTemp row_value(Nest *n, Val v, const NestIndex *index) {
   Build *b = n->self;
   const Part *m = part_of(b, v);
   if (!m || !m->done || !m->per_outer) return 0;
-  if (nest_ix_flat(n, value_at(n->g, v)->type, index) == outer_index(n)) return nest_row(n, v);
+  if (nest_ix_flat(n, value_at(n->g, v)->type, index) == fuse_outer_index(n)) return nest_row(n, v);
   b->failed = true; /* another row's */
   return nest_row(n, v);
 }
@@ -219,7 +218,7 @@ static bool load_is_safe(Build *b, Nest *n, uint32_t stage, const Inst *load) {
   Dim row = dim_of(1);
   for (int k = b->outer; k < m->domain.n; k++)
     if (!m->domain.reduced[k] && !dim_mul(row, m->domain.extent[k], &row)) return false;
-  return nest_ix_div(n, load->ix, row) == outer_index(n);
+  return nest_ix_div(n, load->ix, row) == fuse_outer_index(n);
 }
 
 static bool is_right(Build *b, Nest *n) {

@@ -26,7 +26,8 @@ typedef struct ValuePlace {
   Home home;
   int32_t index;
   Val alias;
-  Val updates; /* buffers, optimizer states: the first value with the same memory; 0: itself */
+  Val updates; /* the first value whose memory this one is stored over; 0: its own. Buffers and states of
+                  optimizers; in the block, an operand that nobody reads afterwards (in_place.c) */
   int64_t offset, bytes; /* block: at the maximum batch, 64-byte aligned */
   int32_t first, last;   /* lifetime in kernel numbers */
   const char *name;      /* C identifier: "h1", "net_fc1_relu" */
@@ -62,6 +63,7 @@ typedef struct Program {
   VEC(Kernel) kernels;
   VEC(ValuePlace) places; /* indexed by Val */
   int64_t block_bytes;    /* activation block at batch_max */
+  int64_t alive_bytes;    /* of it, the most that is alive at one time */
   int64_t batch_max;
   bool backward;  /* body of a loop that runs backwards */
   uint32_t *seen; /* [values] number of the walk that was there last; [0] that number itself */

@@ -15,7 +15,7 @@ void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *op
   f.readers = ARENA_ARRAY(a, ItemList, n);
   fuse_decide(&f, &prepared);
   fuse_group(&f);
-  plan_schedule(p, &f, options);
   p->seen = ARENA_ARRAY(a, uint32_t, n + 1);
+  plan_schedule(p, &f, options);
   plan_memory(p, a);
 }

@@ -211,6 +211,7 @@ void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options) {
   order_kernels(p, f, options->in_order);
   plan_loops(p, f, options);
   set_lifetimes(p);
+  plan_in_place(p);
   for (uint32_t i = 0; i < p->kernels.len; i++)
     if (p->kernels.at[i].nest) p->kernels.at[i].key = plan_nest_key(p, &p->kernels.at[i]);
 }
