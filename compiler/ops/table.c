@@ -121,10 +121,9 @@ static void add_family(const OpCode *code) {
 
 static void make_table(void) {
   static const OpCode *const families[] = {
-      family_sources, family_cast,  family_reduce,   family_windows, family_conv,
-      family_pool,    family_order, family_movement, family_slices,  family_indexing,
-      family_matmul,  family_part,  family_scan,     family_attention,
-      family_external};
+      family_sources, family_cast,  family_reduce,   family_windows,   family_conv,
+      family_pool,    family_order, family_movement, family_slices,    family_indexing,
+      family_matmul,  family_part,  family_scan,     family_attention, family_external};
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) add_family(families[i]);
   for (int op = OP_none + 1; op < OP_COUNT; op++) {
     OpDef *d = &table[op];

@@ -28,9 +28,10 @@ typedef struct Recompute {
   int64_t batch;
   /* by value */
   bool *forward, *varies, *stored;
-  bool *wanted; /* backward reads it from memory */
-  bool *again;  /* to be computed again */
-  bool *held;   /* kept although it need not be */
+  bool *wanted;  /* backward reads it from memory */
+  bool *again;   /* to be computed again */
+  bool *held;    /* kept although it need not be */
+  bool *strided; /* an operand that a call reads through strides, directly or as a view */
   bool *seen;
   Val *last_use; /* the last forward value that reads it, through views; 0 */
   Val *copy;
@@ -76,12 +77,15 @@ static uint32_t *find_forced(Recompute *r) {
   for (Val v = g->values.len - 1; v > 0; v--) {
     const Value *x = value_at(g, v);
     bool library = op_has(x->op, OPF_library), operand = library;
-    operand = operand || (x->op == OP_reshape && r->stored[v]); /* shares the memory */
-    if (x->op == OP_reshape) r->stored[v] = false;
+    bool shares = r->stored[v] && (x->op == OP_reshape || (is_view(x) && r->strided[v]));
+    operand = operand || shares; /* the memory is that of what it shows */
+    if (shares) r->stored[v] = false;
     if (library || x->op == OP_part || op_has(x->op, OPF_reduce)) r->stored[v] = true;
     for (int i = 0; i < x->inputs; i++) {
       readers[x->in[i]] += is_view(x) ? readers[v] : 1;
       if (operand) r->stored[x->in[i]] = true;
+      bool strided = library ? op_has(x->op, OPF_strided) : shares && r->strided[v];
+      if (strided) r->strided[x->in[i]] = true;
     }
   }
   return readers;
@@ -385,7 +389,8 @@ void pass_recompute(Job *job) {
   if (!how->on || !has_gradients || how->memory_budget >= 1) return;
   uint32_t n = g->values.len;
   Recompute r = {.g = g, .batch = job->train_batch};
-  bool **flags[] = {&r.forward, &r.varies, &r.stored, &r.wanted, &r.again, &r.held, &r.seen};
+  bool **flags[] = {&r.forward, &r.varies, &r.stored,  &r.wanted,
+                    &r.again,   &r.held,   &r.strided, &r.seen};
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
     *flags[i] = ARENA_ARRAY(g->arena, bool, n);
   r.last_use = ARENA_ARRAY(g->arena, Val, n);

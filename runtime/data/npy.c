@@ -14,8 +14,8 @@ typedef struct Npy { /* one array being read */
   const DdpField *field;
   DdpStream *in; /* or NULL: a member of `zip` */
   DdpZip *zip;
-  char kind;   /* numpy's: b, u, i, f */
-  int bytes;   /* of an element */
+  char kind; /* numpy's: b, u, i, f */
+  int bytes; /* of an element */
   bool swapped;
   int64_t rows;
 } Npy;
@@ -161,7 +161,8 @@ static bool store(const Npy *a, const unsigned char *p, void *at, char *text, si
     return false;
   }
   int64_t n = (int64_t)v;
-  if (a->kind == 'i' && a->bytes < 8) n = (int64_t)(v << (64 - 8 * a->bytes)) >> (64 - 8 * a->bytes);
+  if (a->kind == 'i' && a->bytes < 8)
+    n = (int64_t)(v << (64 - 8 * a->bytes)) >> (64 - 8 * a->bytes);
   bool fits = !(a->kind == 'u' && n < 0);
   if (fits && ddp_field_store_int(a->field, at, n, why)) return true;
   if (!fits) ddp_field_expected(a->field, why);
@@ -212,8 +213,8 @@ DdpError *ddp_npy_read(DdpTable *t, char *const *paths, const char *const *field
   for (int32_t i = 0; i < t->n_fields && !error; i++) {
     int k = 0;
     while (fields[k] && strcmp(fields[k], t->fields[i].name) != 0) k++;
-    if (!fields[k]) return ddp_error(DDP_DATA, "no npy file is named for field %s",
-                                     t->fields[i].name);
+    if (!fields[k])
+      return ddp_error(DDP_DATA, "no npy file is named for field %s", t->fields[i].name);
     Npy a = {.path = paths[k], .field = &t->fields[i]};
     error = ddp_stream_open(&a.in, paths[k]);
     if (!error) error = append(&a, t, i, &rows, "the array of the first field");

@@ -61,8 +61,8 @@ static DdpError *find_list(DdpZip *z, int64_t *at) {
   int64_t k = n - END;
   while (!error && k >= 0 && memcmp(tail + k, "PK\5\6", 4) != 0) k--;
   if (!error && k < 0)
-    error = ddp_error(DDP_DATA, "%s: no zip file: the end of its list of members is missing",
-                      z->path);
+    error =
+        ddp_error(DDP_DATA, "%s: no zip file: the end of its list of members is missing", z->path);
   if (!error) {
     z->entries = (int64_t)number(tail + k + 10, 2);
     z->list_bytes = (int64_t)number(tail + k + 12, 4);
@@ -175,7 +175,8 @@ static DdpError *start(DdpZip *z, const unsigned char *e) {
   z->wanted = (uint32_t)number(e + 16, 4);
   z->crc = (uint32_t)crc32(0, NULL, 0);
   z->given = 0;
-  z->limit = z->deflated && z->bytes / INFLATE_AT_MOST > packed ? packed * INFLATE_AT_MOST : z->bytes;
+  z->limit =
+      z->deflated && z->bytes / INFLATE_AT_MOST > packed ? packed * INFLATE_AT_MOST : z->bytes;
   if (z->left > z->size || z->at > z->size - z->left) return damaged(z, "it ends too early");
   if (!z->deflated && z->bytes != packed) return damaged(z, "a stored member has two sizes");
   if (z->inflating) inflateEnd(&z->inflate);

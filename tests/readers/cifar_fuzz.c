@@ -7,11 +7,19 @@
 /* Records shorter than real ones are errors; the whole one is made of the first byte. */
 const FuzzSeed fuzz_seeds[] = {FUZZ_SEED("\1"), FUZZ_SEED("\2 some bytes of a record"), {NULL, 0}};
 
-static const DdpField fields[] = {
-    {.name = "label", .dtype = DDP_u8, .elements = 1, .has_range = true, .low = 0, .high = 10,
-     .used = true},
-    {.name = "image", .dtype = DDP_u8, .rank = 3, .shape = {3, 32, 32}, .elements = 3072,
-     .used = true}};
+static const DdpField fields[] = {{.name = "label",
+                                   .dtype = DDP_u8,
+                                   .elements = 1,
+                                   .has_range = true,
+                                   .low = 0,
+                                   .high = 10,
+                                   .used = true},
+                                  {.name = "image",
+                                   .dtype = DDP_u8,
+                                   .rank = 3,
+                                   .shape = {3, 32, 32},
+                                   .elements = 3072,
+                                   .used = true}};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   static const char *const ten[] = {"label", NULL};

@@ -18,8 +18,14 @@ const FuzzSeed fuzz_seeds[] = {
               "PK\5\6\0\0\0\0\1\0\1\0\x33\0\0\0\x74\0\0\0\0\0"),
     {NULL, 0}};
 
-static const DdpField field = {.name = "v", .dtype = DDP_i32, .rank = 1, .shape = {3},
-                               .elements = 3, .has_range = true, .low = 1, .high = 7,
+static const DdpField field = {.name = "v",
+                               .dtype = DDP_i32,
+                               .rank = 1,
+                               .shape = {3},
+                               .elements = 3,
+                               .has_range = true,
+                               .low = 1,
+                               .high = 7,
                                .used = true};
 
 static void check(DdpTable *t, DdpError *e) {

@@ -8,10 +8,21 @@
 #include <zlib.h>
 
 static const DdpField fields[] = {
-    {.name = "x", .dtype = DDP_f32, .rank = 1, .shape = {2}, .elements = 2, .used = true,
+    {.name = "x",
+     .dtype = DDP_f32,
+     .rank = 1,
+     .shape = {2},
+     .elements = 2,
+     .used = true,
      .place = "job.ddp:4"},
-    {.name = "y", .dtype = DDP_u8, .elements = 1, .has_range = true, .low = 0, .high = 3,
-     .used = true, .place = "job.ddp:5"},
+    {.name = "y",
+     .dtype = DDP_u8,
+     .elements = 1,
+     .has_range = true,
+     .low = 0,
+     .high = 3,
+     .used = true,
+     .place = "job.ddp:5"},
 };
 static const char *const names[] = {"y", "x", NULL};
 
@@ -202,11 +213,21 @@ static void npz(void **state) {
 
 enum { PIXELS = 3072 };
 
-static DdpField image = {.name = "image", .dtype = DDP_u8, .rank = 3, .shape = {3, 32, 32},
-                         .elements = PIXELS, .used = true};
+static DdpField image = {.name = "image",
+                         .dtype = DDP_u8,
+                         .rank = 3,
+                         .shape = {3, 32, 32},
+                         .elements = PIXELS,
+                         .used = true};
 static DdpField label(const char *name, int classes) {
-  return (DdpField){.name = name, .dtype = DDP_u8, .elements = 1, .has_range = true, .low = 0,
-                    .high = classes, .used = true, .place = "job.ddp:7"};
+  return (DdpField){.name = name,
+                    .dtype = DDP_u8,
+                    .elements = 1,
+                    .has_range = true,
+                    .low = 0,
+                    .high = classes,
+                    .used = true,
+                    .place = "job.ddp:7"};
 }
 
 static DdpError *read_cifar(DdpTable **t, const DdpField *f, int n, const char *const *labels,
@@ -258,7 +279,12 @@ static void synthetic(void **state) {
   enum { N = 20000 };
   const DdpField f[] = {
       {.name = "n", .dtype = DDP_f32, .elements = 1, .used = true},
-      {.name = "i", .dtype = DDP_i64, .elements = 1, .has_range = true, .low = -2, .high = 3,
+      {.name = "i",
+       .dtype = DDP_i64,
+       .elements = 1,
+       .has_range = true,
+       .low = -2,
+       .high = 3,
        .used = true},
       {.name = "b", .dtype = DDP_u8, .rank = 1, .shape = {2}, .elements = 2, .used = true}};
   const DdpSource s = {.count = N, .seed = 1};

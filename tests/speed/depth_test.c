@@ -104,9 +104,11 @@ static int check(const char *name, const char *settings, bool segments) {
          name, few.kernels, many.kernels, few.functions, many.functions, few.text, many.text,
          few.whole, many.whole, calls, bytes);
   int bad = 0;
-  if (many.functions > few.functions + (segments ? 2 : 0)) bad |= printf("%s: kernels that differ by depth\n", name);
+  if (many.functions > few.functions + (segments ? 2 : 0))
+    bad |= printf("%s: kernels that differ by depth\n", name);
   if (many.text > 1.3 * few.text) bad |= printf("%s: the kernels' text grows with depth\n", name);
-  if (calls > (segments ? 1.1 : 1.01)) bad |= printf("%s: more kernels a block where there are more blocks\n", name);
+  if (calls > (segments ? 1.1 : 1.01))
+    bad |= printf("%s: more kernels a block where there are more blocks\n", name);
   if (bytes > 1.1) bad |= printf("%s: memory grows faster than the blocks\n", name);
   return bad != 0;
 }
