@@ -106,8 +106,11 @@ static void find_stored(Recompute *r) {
       continue;
     }
     if (!is_view(x) && !op_has(x->op, OPF_cheap)) loads[v]++;
-    for (int i = 0; i < x->inputs; i++)
-      if (bytes_of(r, x->in[i]) >= bytes_of(r, v)) loads[v] += loads[x->in[i]];
+    for (int i = 0; i < x->inputs; i++) {
+      bool again = false; /* x * x loads x once */
+      for (int k = 0; k < i; k++) again = again || x->in[k] == x->in[i];
+      if (!again && bytes_of(r, x->in[i]) >= bytes_of(r, v)) loads[v] += loads[x->in[i]];
+    }
     if (readers[v] > 1 && loads[v] > 1 && !is_view(x)) r->stored[v] = true;
     if (r->stored[v] || loads[v] > 2) loads[v] = r->stored[v] ? 1 : 2;
   }

@@ -156,6 +156,7 @@ static void decide_cost(Fuser *f) {
     cost[v] = own_cost(x);
     for (int i = 0; i < x->inputs; i++) {
       Val in = x->in[i];
+      if (val_list_has(x->in, (uint32_t)i, in)) continue; /* x * x loads x once */
       bool full = size_of(g, in) >= size_of(g, v);
       if (!f->memory[in] && full) cost[v] += cost[in]; /* smaller ones leave the loop */
       if (full) loads[v] += f->memory[in] ? 1 : loads[in];

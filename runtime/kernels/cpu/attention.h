@@ -47,26 +47,31 @@ static __attribute__((unused, noinline)) float *ddp_attention_room(int64_t float
   return room;
 }
 
-/* One row of scores: scaled, masked; columns j0 + n .. j0 + padded are not seen. Returns the largest. */
+/* One row of scores: scaled, masked; columns j0 + n .. j0 + padded are not seen. Returns the largest.
+   Loops run over whole vectors, whatever is seen. */
 DDP_INLINE float ddp_attention_scores(const DdpAttention *a, int64_t b, int64_t h, int64_t i,
-                                      int64_t j0, int64_t n, int64_t padded, float *x) {
+                                      int64_t j0, int64_t n, float *restrict x) {
   const float scale = a->scale;
-  const int64_t seen = a->causal && i + 1 - j0 < n ? (i + 1 > j0 ? i + 1 - j0 : 0) : n;
-  for (int64_t j = 0; j < seen; j++) x[j] *= scale;
-  for (int64_t j = seen; j < padded; j++) x[j] = -INFINITY;
+  const int64_t vectors = (n + 15) / 16 * 16, here = i + 1 - j0;
+  const int32_t seen = (int32_t)(a->causal && here < n ? here : n);
   if (a->mask) {
     const int64_t *s = a->mask_step, at = b * s[0] + h * s[1] + i * s[2] + j0 * s[3], step = s[3];
-    if (a->mask_added) {
+    if (a->mask_added) { /* scaled first */
       const float *m = (const float *)a->mask + at;
-      for (int64_t j = 0; j < seen; j++) x[j] += m[j * step];
+      for (int64_t j = 0; j < n; j++) x[j] = x[j] * scale + m[j * step];
     } else {
       const unsigned char *m = (const unsigned char *)a->mask + at;
-      for (int64_t j = 0; j < seen; j++) x[j] = m[j * step] ? x[j] : -INFINITY;
+      for (int64_t j = 0; j < n; j++) x[j] = m[j * step] ? x[j] * scale : -INFINITY;
     }
   }
+  const float factor = a->mask ? 1.0f : scale;
   float most = -INFINITY;
 #pragma omp simd reduction(max : most) simdlen(16)
-  for (int64_t j = 0; j < padded; j++) most = x[j] > most ? x[j] : most;
+  for (int32_t j = 0; j < (int32_t)vectors; j++) {
+    const float y = j < seen ? x[j] * factor : -INFINITY;
+    x[j] = y;
+    most = y > most ? y : most;
+  }
   return most;
 }
 
@@ -96,11 +101,11 @@ ddp_attention_rows(const DdpAttention *a, int64_t b, int64_t h, int64_t i0, int6
     sum[i] = 0;
   }
   for (int64_t j0 = 0; j0 < end; j0 += DDP_COLUMNS) {
-    const int64_t n = end - j0 < DDP_COLUMNS ? end - j0 : DDP_COLUMNS, np = ddp_padded(n);
+    const int64_t n = end - j0 < DDP_COLUMNS ? end - j0 : DDP_COLUMNS, np = (n + 15) / 16 * 16;
     ddp_product_packed(m, n, a->k, q, a->q.time, 1, kt + j0 * a->k, a->k, p, DDP_COLUMNS, false);
     for (int64_t i = 0; i < m; i++) {
       float *x = p + i * DDP_COLUMNS, s = 0;
-      const float here = ddp_attention_scores(a, b, h, i0 + i, j0, n, np, x);
+      const float here = ddp_attention_scores(a, b, h, i0 + i, j0, n, x);
       const float above = here > most[i] ? here : most[i];
       const float shift = above == -INFINITY ? 0.0f : above;
 #pragma omp simd reduction(+ : s) simdlen(16)
@@ -181,8 +186,8 @@ DDP_INLINE DdpAttentionBack ddp_attention_back_room(const DdpAttention *a) {
 DDP_INLINE void ddp_attention_row_back(const DdpAttention *a, int64_t b, int64_t h, int64_t i,
                                        int64_t j0, int64_t n, float lse, float delta,
                                        float *restrict x, float *restrict d) {
-  const int64_t np = ddp_padded(n);
-  ddp_attention_scores(a, b, h, i, j0, n, np, x);
+  const int64_t np = (n + 15) / 16 * 16;
+  ddp_attention_scores(a, b, h, i, j0, n, x);
   if (a->keep < 1) {
     const DdpRow row = ddp_row(a->draw, a->draw.sample[b]);
     const uint32_t first = (uint32_t)((h * a->t + i) * a->s + j0);

@@ -4,7 +4,7 @@
 #ifndef DDP_KERNELS_CPU_TILE_H
 #define DDP_KERNELS_CPU_TILE_H
 #include "math.h"
-#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
+#ifdef __SSE__
 #include <immintrin.h>
 #endif
 
@@ -61,22 +61,52 @@ DDP_INLINE int64_t ddp_packed(int64_t rows, int64_t n) {
   return (n + DDP_PANEL - 1) / DDP_PANEL * DDP_PANEL * rows;
 }
 
-/* Element (r, c) of the source is from[r * row + c * column]; columns beyond n become 0. */
-DDP_INLINE void ddp_pack(int64_t rows, int64_t n, const float *from, int64_t row, int64_t column,
-                         float *to) {
-  for (int64_t j = 0; j < n; j += DDP_PANEL, to += rows * DDP_PANEL) {
-    const int64_t m = n - j < DDP_PANEL ? n - j : DDP_PANEL;
-    const float *f = from + j * column;
-    if (column == 1 && m == DDP_PANEL) {
-      for (int64_t r = 0; r < rows; r++)
-        memcpy(to + r * DDP_PANEL, f + r * row, sizeof *f * DDP_PANEL);
-      continue;
+/* A square of 4 x 4, transposed. */
+DDP_INLINE void ddp_transpose4(const float *from, int64_t step, float *to, int64_t row) {
+#ifdef __SSE__
+  __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + step), c = _mm_loadu_ps(from + 2 * step),
+         d = _mm_loadu_ps(from + 3 * step);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  _mm_storeu_ps(to, a);
+  _mm_storeu_ps(to + row, b);
+  _mm_storeu_ps(to + 2 * row, c);
+  _mm_storeu_ps(to + 3 * row, d);
+#else
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 4; j++) to[j * row + i] = from[i * step + j];
+#endif
+}
+
+/* One panel of n columns; element (r, c) of the source is from[r * row + c * column]. */
+DDP_INLINE void ddp_pack_panel(int64_t rows, int64_t n, const float *from, int64_t row,
+                               int64_t column, float *to) {
+  int64_t c = 0;
+  if (column == 1 && n == DDP_PANEL) {
+    for (int64_t r = 0; r < rows; r++) {
+      const DdpVec a = ddp_vec_load(from + r * row), b = ddp_vec_load(from + r * row + DDP_LANES);
+      ddp_vec_store(to + r * DDP_PANEL, a);
+      ddp_vec_store(to + r * DDP_PANEL + DDP_LANES, b);
     }
-    for (int64_t c = 0; c < m; c++)
-      for (int64_t r = 0; r < rows; r++) to[r * DDP_PANEL + c] = f[r * row + c * column];
-    for (int64_t r = 0; r < rows && m < DDP_PANEL; r++)
-      for (int64_t c = m; c < DDP_PANEL; c++) to[r * DDP_PANEL + c] = 0;
+    return;
   }
+  for (; row == 1 && c + 4 <= n; c += 4) { /* columns lie one behind the other */
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4)
+      ddp_transpose4(from + r + c * column, column, to + r * DDP_PANEL + c, DDP_PANEL);
+    for (; r < rows; r++)
+      for (int64_t k = c; k < c + 4; k++) to[r * DDP_PANEL + k] = from[r + k * column];
+  }
+  for (; c < n; c++)
+    for (int64_t r = 0; r < rows; r++) to[r * DDP_PANEL + c] = from[r * row + c * column];
+  for (; c < DDP_PANEL; c++)
+    for (int64_t r = 0; r < rows; r++) to[r * DDP_PANEL + c] = 0;
+}
+
+/* Panels of a matrix [rows, n]; columns beyond n become 0. */
+static __attribute__((unused, noinline)) void ddp_pack(int64_t rows, int64_t n, const float *from,
+                                                       int64_t row, int64_t column, float *to) {
+  for (int64_t j = 0; j < n; j += DDP_PANEL, to += rows * DDP_PANEL)
+    ddp_pack_panel(rows, n - j < DDP_PANEL ? n - j : DDP_PANEL, from + j * column, row, column, to);
 }
 
 DDP_INLINE void ddp_tile(const int rows, const int vecs, int64_t k, const float *a, int64_t a_row,
