@@ -109,6 +109,11 @@ static Val append(Graph *g, Value v, const Attr *attrs, Attr *kept, const char *
   }
   v.attr = room;
   if (!d->infer(g, &v, error, code)) return NO_VAL;
+  if (type_elements_at(v.type, 1) > TYPE_MOST_ELEMENTS) {
+    *error = arena_printf(g->arena, "the result of `%s` has more than 2^47 elements", d->name);
+    *code = 421;
+    return NO_VAL;
+  }
   bool same = kept && bytes && !memcmp(kept, room, bytes);
   v.attr = same ? kept : bytes ? arena_copy(g->arena, room, bytes) : NULL;
   vec_push(g->arena, &g->values, v);

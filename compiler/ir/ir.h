@@ -64,8 +64,10 @@ typedef struct Type {
   Dim dim[IR_MAX_RANK];
 } Type;
 bool type_equal(Type a, Type b);
-bool type_elements(Type t, Dim *out); /* false: not linear in B */
-int64_t type_elements_at(Type t, int64_t batch);
+bool type_elements(Type t, Dim *out);            /* false: not linear in B */
+int64_t type_elements_at(Type t, int64_t batch); /* INT64_MAX: more than that */
+/* Larger tensors are refused, at the batch of the job too, so that sums of bytes stay in 64 bits. */
+#define TYPE_MOST_ELEMENTS (INT64_C(1) << 47)
 void type_print(Text *t, Type type); /* "f32[B,64]" */
 static inline Type type_scalar(DType d) {
   return (Type){.dtype = d, .rank = 0};

@@ -58,7 +58,12 @@ bool type_elements(Type t, Dim *out) {
 
 int64_t type_elements_at(Type t, int64_t batch) {
   int64_t n = 1;
-  for (int i = 0; i < t.rank; i++) n *= dim_at(t.dim[i], batch);
+  for (int i = 0; i < t.rank; i++) {
+    int64_t d;
+    if (__builtin_mul_overflow(t.dim[i].per_batch, batch, &d) ||
+        __builtin_add_overflow(d, t.dim[i].fixed, &d) || __builtin_mul_overflow(n, d, &n))
+      return INT64_MAX;
+  }
   return n;
 }
 

@@ -59,6 +59,10 @@ static bool draw_infer(const Graph *g, Value *v, const char **error, int *code) 
   DType t = v->op == OP_bernoulli ? DT_bool : v->op == OP_randint ? DT_i64 : DT_f32;
   v->type = type_scalar(t);
   set_dims(v, &v->attr[d->attrs - 1]); /* shape is the last one */
+  int64_t each = type_elements_at(v->type, 1);
+  if (each > INT64_C(1) << 32)
+    return infer_fail(g, error, code, 716,
+                      "`%s` of more than 2^32 numbers for a sample is not supported yet", d->name);
   if (v->op == OP_bernoulli && !(v->attr[0].as.f >= 0 && v->attr[0].as.f <= 1))
     return infer_fail(g, error, code, 501, "a probability lies between 0 and 1, not %g",
                       v->attr[0].as.f);

@@ -1,8 +1,10 @@
 /* The plan of a job. In: a job after all passes. Out: its programs, memory layout, buckets, names.
  */
 #include "plan.h"
+#include "diag.h"
 #include "die.h"
 #include "fuse.h"
+#include "op.h"
 
 static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch,
                          KernelNames *names) {
@@ -21,7 +23,22 @@ int64_t plan_step_block(const Plan *plan) {
   return most;
 }
 
+/* With the batch of the job; graphs alone are checked for one sample. */
+static bool sizes_fit(const Graph *g, int64_t batch) {
+  for (Val v = 1; g && v < g->values.len; v++) {
+    const Value *x = value_at(g, v);
+    if (type_elements_at(x->type, batch) <= TYPE_MOST_ELEMENTS) continue;
+    diag_report(DIAG_E0421, x->at,
+                "the result of `%s` has more than 2^47 elements at a batch of %lld",
+                op_def(x->op)->name, (long long)batch);
+    return false;
+  }
+  return true;
+}
+
 Plan *plan_make(Job *job) {
+  if (!sizes_fit(job->train, job->train_batch) || !sizes_fit(job->eval, job->eval_batch))
+    return NULL;
   Plan *plan = ARENA_NEW(job->arena, Plan);
   plan->job = job;
   KernelNames names = {0};

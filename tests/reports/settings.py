@@ -117,6 +117,10 @@ def row_47_large_sizes():
             file.write(text)
         r = must([DDPC, "plan", f.file("large.ddp")])
         expect("parameters: 2,293,760,000" in r.out and "9,175,040,000" in r.out, r.out[:1500])
+        with open(f.file("larger.ddp"), "w") as file:
+            file.write(text.replace("70_000", "700_000"))
+        r = run([DDPC, "plan", f.file("larger.ddp"), "-D", "train.per_device_train_batch_size=1000000000"])
+        expect(r.code == 1 and "more than 2^47 elements at a batch of 1000000000" in r.out, r.out[:1500])
 
 
 def row_32_no_room():
