@@ -244,7 +244,7 @@ def lists(**attributes):
 
 def convolutions():
     n = rng.randint(1, 3)
-    groups = rng.randint(1, 2)
+    groups = rng.randint(1, 3)
     c, o, batch = groups * rng.randint(1, 2), groups * rng.randint(1, 3), rng.randint(1, 2)
     kernel, stride = ([rng.randint(1, 3) for _ in range(n)] for _ in range(2))
     padding = [rng.randint(0, k - 1) for k in kernel]
@@ -267,14 +267,27 @@ def convolutions():
 
 
 def pooling():
-    window, stride = ([rng.randint(1, 3) for _ in range(2)] for _ in range(2))
+    n = rng.randint(1, 3)
+    window, stride = ([rng.randint(1, 3) for _ in range(n)] for _ in range(2))
     padding = [rng.randint(0, k // 2) for k in window]
-    x = values([2, 2, rng.randint(3, 6), rng.randint(3, 6)])
-    how = lists(window=window, stride=stride, padding=padding)
+    dilation = [rng.randint(1, 2) for _ in range(n)]
+    x = values([2, 2, *[rng.randint(5, 7) for _ in range(n)]])
     t = torch.nn.functional
-    case("pool_max", [x], lambda x: t.max_pool2d(x, window, stride, padding), how)
-    area = window[0] * window[1]
-    case("pool_sum", [x], lambda x: t.avg_pool2d(x, window, stride, padding) * area, how, 1e-5)
+    most = (t.max_pool1d, t.max_pool2d, t.max_pool3d)[n - 1]
+    mean = (t.avg_pool1d, t.avg_pool2d, t.avg_pool3d)[n - 1]
+    for ceil in (False, True):
+        how = lists(window=window, stride=stride, padding=padding) + f" ceil={str(ceil).lower()}"
+        case("pool_max", [x], lambda x: most(x, window, stride, padding, dilation, ceil), how + " " + lists(dilation=dilation))
+        for divide, pads in ((1, True), (2, False)):
+            case("pool_sum", [x], lambda x: mean(x, window, stride, padding, ceil, pads), f"{how} divide={divide}", 1e-5)
+    area = torch.tensor(window).prod()
+    how = lists(window=window, stride=stride, padding=padding)
+    case("pool_sum", [x], lambda x: mean(x, window, stride, padding) * area, how, 1e-5)
+    size = [rng.randint(1, 8) for _ in range(n)]
+    most = (t.adaptive_max_pool1d, t.adaptive_max_pool2d, t.adaptive_max_pool3d)[n - 1]
+    mean = (t.adaptive_avg_pool1d, t.adaptive_avg_pool2d, t.adaptive_avg_pool3d)[n - 1]
+    case("pool_max", [x], lambda x: most(x, size), lists(window=size) + " adaptive=true")
+    case("pool_sum", [x], lambda x: mean(x, size), lists(window=size) + " divide=2 adaptive=true", 1e-5)
 
 
 def order():
