@@ -5,7 +5,8 @@
      its own function is its bias, a part of the product.
    - What the table calls OPF_full is computed in f32, and so is what its function computes for it
      element by element; but not in functions that PyTorch computes as one op of its input's type.
-   - Calls of other libraries get the types they had.
+   - Calls of other libraries get the types they had; so do loops, whose turns compute as they are
+     written, in f32.
    - Everything else follows by promotion. Numbers and masks (`weak`) do not widen a 16-bit tensor.
 
    A full evaluation has every weight, buffer and field in 16 bits (model.to(dtype)), and no OPF_full.
@@ -134,7 +135,10 @@ static Val convert(Casting *c, Val v) {
   if (op_has(x->op, OPF_product) && !wide) return product(c, x, in);
   bool full = op_has(x->op, OPF_full) && !c->all && !in_plain_function(c, x);
   bool foreign = op_has(x->op, OPF_library) && !op_has(x->op, OPF_product);
-  for (int i = 0; (full || foreign) && i < x->inputs; i++) in[i] = in_full(c, in[i], x);
+  for (int i = 0; (full || foreign) && i < x->inputs; i++) {
+    DType had = value_at(c->r.from, x->in[i])->type.dtype;
+    in[i] = x->op == OP_scan ? cast_to(c, in[i], had, x) : in_full(c, in[i], x);
+  }
   if (!full && (op_has(x->op, OPF_elementwise) || op_has(x->op, OPF_view))) join(c, x, in);
   Val made = ir_must(c->r.to, x->op, in, x->inputs, x->attr, x->at, x->scope);
   bool leaf = x->op == OP_param || x->op == OP_buffer || x->op == OP_input || x->op == OP_normal ||

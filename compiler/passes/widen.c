@@ -6,6 +6,7 @@
      (matmul's `full`), so that the arena of gradients never sees a rounded one. */
 #include "passes.h"
 #include "rewrite.h"
+#include "scan.h"
 
 typedef struct Widen {
   Rewrite r;
@@ -60,9 +61,19 @@ static Val product(Widen *w, const Value *x) {
   return ir_must(w->r.to, OP_matmul, in, 2, x->attr, x->at, x->scope);
 }
 
+static Graph *widen_body(Graph *body, const void *with) {
+  (void)with;
+  return pass_widen(body);
+}
+
 static Val convert(Widen *w, Val v) {
   const Value *x = value_at(w->r.from, v);
   if (x->op == OP_matmul) return product(w, x);
+  if (x->op == OP_scan) {
+    Val made = ir_copy(w->r.to, w->r.from, v, w->r.map);
+    rewrite_body(w->r.to, made, widen_body, NULL);
+    return made;
+  }
   bool sum = x->op == OP_sum && dtype_is_half(x->type.dtype);
   bool foreign = op_has(x->op, OPF_library) && !op_has(x->op, OPF_half) && x->op != OP_extern;
   bool half = false;
@@ -87,8 +98,11 @@ static Val convert_part(Widen *w, Val v) {
 }
 
 static bool has_half(const Graph *g) {
-  for (Val v = 1; v < g->values.len; v++)
-    if (dtype_is_half(value_at(g, v)->type.dtype)) return true;
+  for (Val v = 1; v < g->values.len; v++) {
+    const Value *x = value_at(g, v);
+    if (dtype_is_half(x->type.dtype) || (x->op == OP_scan && has_half(scan_of(x).body)))
+      return true;
+  }
   return false;
 }
 

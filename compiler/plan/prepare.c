@@ -8,6 +8,7 @@
  */
 #include "die.h"
 #include "fuse.h"
+#include "map.h"
 #include "op.h"
 
 typedef struct Prepare {
@@ -17,6 +18,7 @@ typedef struct Prepare {
   bool *live;    /* of from */
   bool *operand; /* of from: read by a library op, directly or reshaped */
   bool fuse;
+  Map parts; /* of new values: call and number -> OP_part */
 } Prepare;
 
 static void mark_live(Prepare *p) {
@@ -100,12 +102,21 @@ static Val copy_call(Prepare *p, const Value *v) {
   return again(p->to, ir_must(p->to, v->op, in, v->inputs, v->attr, v->at, v->scope), v);
 }
 
+/* A result of a call is one value, however often it is named: it has one memory. */
+static Val copy_part(Prepare *p, Val v) {
+  const Value *x = value_at(p->from, v);
+  uint32_t *made = map_at(&p->parts, (uint64_t)p->map[x->in[0]] << 32 | (uint32_t)op_part_index(x));
+  if (!*made) *made = ir_copy(p->to, p->from, v, p->map);
+  return *made;
+}
+
 static void copy_live(Prepare *p) {
   for (Val v = 1; v < p->from->values.len; v++) {
     if (!p->live[v]) continue;
     const Value *x = value_at(p->from, v);
     p->map[v] = x->op == OP_matmul              ? copy_matmul(p, x)
                 : op_has(x->op, OPF_overwrites) ? copy_call(p, x)
+                : x->op == OP_part              ? copy_part(p, v)
                                                 : ir_copy(p->to, p->from, v, p->map);
     reuse_mask(p, v);
   }
@@ -213,7 +224,7 @@ Prepared plan_prepare(Arena *a, const Graph *g, bool fuse) {
   Prepared p = {.g = graph_new(a, g->name, g->training)};
   p.g->scopes.len = 0;
   for (uint32_t i = 0; i < g->scopes.len; i++) vec_push(a, &p.g->scopes, g->scopes.at[i]);
-  Prepare work = {.from = g, .to = p.g, .fuse = fuse};
+  Prepare work = {.from = g, .to = p.g, .fuse = fuse, .parts = {.arena = a}};
   work.map = ARENA_ARRAY(a, Val, g->values.len);
   work.live = ARENA_ARRAY(a, bool, g->values.len);
   work.operand = ARENA_ARRAY(a, bool, g->values.len);

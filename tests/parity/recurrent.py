@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""LSTM, GRU and RNN against torch.nn over random shapes: names and initial weights bit for bit, the loss of
+"""LSTM, GRU and RNN and their cells against torch.nn over random shapes: names and initial weights bit for bit, the loss of
 each update to 1e-5, and the weights after three steps of SGD, whose changes are the gradients, to 1e-4 of
 the largest change (sums in float32 of another order). Needs PyTorch; recurrent.py [SEED] [COUNT]"""
 import random
@@ -49,6 +49,9 @@ def draw(rng):
              T=rng.choice([3, 9, 10, 17]), B=rng.randint(1, 6), bias=rng.random() < 0.7,
              batch_first=rng.random() < 0.5, both=rng.random() < 0.5, start=rng.random() < 0.5)
     c["relu"] = c["kind"] == "RNN" and rng.random() < 0.5
+    c["cell"] = rng.random() < 0.25
+    if c["cell"]:
+        c.update(layers=1, T=1, both=False, batch_first=True)
     return c
 
 
@@ -56,6 +59,8 @@ def text(c):
     ways = 2 if c["both"] else 1
     word = {True: "true", False: "false"}
     more = ', nonlinearity = "relu"' if c["relu"] else ""
+    if c["cell"]:
+        return cell_text(c, more, word[c["bias"]])
     arguments = (f"{c['D']}, {c['H']}, num_layers = {c['layers']}, bias = {word[c['bias']]}, batch_first = "
                  f"{word[c['batch_first']]}, bidirectional = {word[c['both']]}{more}")
     lstm = c["kind"] == "LSTM"
@@ -69,9 +74,23 @@ def text(c):
                       penalty=" + mean(h ** 2)" + (" + mean(c ** 2)" if lstm else ""))
 
 
+def cell_text(c, more, bias):
+    """One step; the state is what comes out."""
+    lstm = c["kind"] == "LSTM"
+    field = "  field {}: float32[" + f"1, {c['H']}]\n"
+    return JOB.format(kind=c["kind"] + "Cell", arguments=f"{c['D']}, {c['H']}, bias = {bias}{more}", T=1, D=c["D"],
+                      B=c["B"], O=c["H"], fields=(field.format("h") + (field.format("c") if lstm else "")) * c["start"],
+                      states="c" if lstm else "h", steps="d.x[:, 0]",
+                      first=(", d.h[:, 0]" + ", d.c[:, 0]" * lstm) * c["start"],
+                      out="unsqueeze(y, 1)", penalty=" + mean(c ** 2)" if lstm else "").replace(
+                          "y, h = net", "y = net")
+
+
 def theirs(c, seed):
     torch.manual_seed(seed)
     more = {"nonlinearity": "relu"} if c["relu"] else {}
+    if c["cell"]:
+        return getattr(nn, c["kind"] + "Cell")(c["D"], c["H"], bias=c["bias"], **more)
     return getattr(nn, c["kind"])(c["D"], c["H"], c["layers"], bias=c["bias"], batch_first=c["batch_first"],
                                   bidirectional=c["both"], **more)
 
@@ -84,6 +103,15 @@ def train(net, c, x, h0, c0, target):
     optimizer, out = torch.optim.SGD(net.parameters(), 1.0), []
     for _ in range(3):
         optimizer.zero_grad()
+        if c["cell"]:
+            state = net(x[:, 0], None if start is None else tuple(v[0] for v in start) if len(start) == 2 and
+                        c["kind"] == "LSTM" else start[0])
+            y, last = (state[0], state[1:]) if c["kind"] == "LSTM" else (state, ())
+            loss = nn.functional.mse_loss(y[:, None], target) + sum((v ** 2).mean() for v in last)
+            loss.backward()
+            optimizer.step()
+            out.append(loss.item())
+            continue
         y, last = net(x if c["batch_first"] else x.transpose(0, 1), start)
         y = y if c["batch_first"] else y.transpose(0, 1)
         loss = nn.functional.mse_loss(y, target) + sum((v ** 2).mean() for v in
