@@ -25,6 +25,7 @@ static DdpField field_of(Arena *a, const Field *f) {
                  .low = f->low,
                  .high = f->high,
                  .categories = texts(a, f->categories.at, f->categories.len),
+                 .text = f->text,
                  .used = f->used,
                  .place = run_place(a, f->at)};
   for (int i = 0; i < f->type.rank; i++) to.shape[i] = f->type.dim[i].fixed;

@@ -212,6 +212,7 @@ static void write_field(const Field *f, uint32_t number, Text *out) {
   text_add(out, ", .high = ");
   write_double(out, f->has_range ? f->high : 0);
   if (f->categories.len) text_addf(out, ", .categories = categories_%u", number);
+  if (f->text) text_add(out, ", .text = true");
   text_addf(out, ",\n     .used = %s, .place = ", f->used ? "true" : "false");
   write_place_literal(out, f->at);
   text_add(out, "},\n");

@@ -64,6 +64,8 @@ void data_use(void *self, const Graph *g, Val v); /* hooks of the evaluator */
 int64_t data_classes(void *self, const Graph *g, Val v);
 /* Values that a field can have, as declared or by the characters of its text; 0: not known. */
 int64_t data_field_classes(Analysis *a, const Field *f);
+/* The field as an input of a graph. */
+Val data_input(Graph *g, const Field *f);
 /* transform.c: a field that is no tensor here: a text, one of differing length, any field outside of
    graphs. */
 Datum transform_field(Field *f);

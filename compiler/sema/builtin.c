@@ -76,6 +76,7 @@ static const Builtin table[] = {
     {"random_resized_crop", "x size", builtin_resized_crop, NULL, 0},
     {"color_jitter", "x brightness= contrast= saturation= hue=", builtin_color_jitter, NULL, 0},
     {"pad_to", "x length value=", builtin_pad_to, NULL, 0},
+    {"utf8", "x length", builtin_utf8, NULL, 0},
     {"wordpiece", "x vocab length", builtin_wordpiece, NULL, 0},
 };
 enum { TABLE = sizeof table / sizeof *table };

@@ -54,7 +54,7 @@ BuiltinFunction builtin_trunc_normal, builtin_orthogonal, builtin_set_row, built
 BuiltinFunction builtin_randint, builtin_refused;
 /* Transforms and what belongs to datasets (transform.c). */
 BuiltinFunction builtin_standardize, builtin_need_image, builtin_color_jitter;
-BuiltinFunction builtin_resized_crop;
+BuiltinFunction builtin_resized_crop, builtin_utf8;
 BuiltinFunction builtin_pad_to, builtin_wordpiece, builtin_roc_auc, builtin_classes;
 
 /* Helpers that the families share. */

@@ -117,7 +117,7 @@ static bool stored_dtype(const TypeExpr *t, const char *name, Field *f) {
     return false;
   }
   bool read = *out == DT_u8 || *out == DT_i32 || *out == DT_i64 || *out == DT_f32;
-  if (!read || f->text || !strcmp(name, "uint64")) not_yet(t, name);
+  if (!read || !strcmp(name, "uint64")) not_yet(t, name);
   return true;
 }
 
@@ -294,8 +294,8 @@ static const Split *find_split(const Dataset *d, const char *name) {
 
 /* ---------- what the objective sees ---------- */
 
-static Val field_input(Graph *g, const Field *f, int32_t number) {
-  Attr attrs[3] = {{.as.i = number}, {.as.i = (int64_t)f->type.dtype}};
+Val data_input(Graph *g, const Field *f) {
+  Attr attrs[3] = {{.as.i = f->number}, {.as.i = (int64_t)f->type.dtype}};
   attrs[2].as.dims.len = f->type.rank;
   for (int i = 0; i < f->type.rank; i++) attrs[2].as.dims.at[i] = f->type.dim[i];
   return ir_must(g, OP_input, NULL, 0, attrs, f->at, 0);
@@ -322,10 +322,10 @@ static void view_fill(DataState *s, const char *split, View *view, Eval *e) {
   view->env = env_new(a->arena, NULL, s->file);
   for (uint32_t i = 0; i < s->d->fields.len; i++) {
     Field *f = &s->d->fields.at[i];
+    f->number = (int32_t)(s->first_field + i);
     Datum v = f->type.dtype == DT_COUNT ? datum_error()
-              : f->text || f->ragged
-                  ? transform_field(f)
-                  : datum_tensor(field_input(view->sample, f, (int32_t)(s->first_field + i)));
+              : f->text || f->ragged    ? transform_field(f)
+                                        : datum_tensor(data_input(view->sample, f));
     env_define(a->arena, view->env, f->name, v, BIND_local, f->at);
   }
   Eval ev = eval_new(a->program, build_new(a->arena, view->sample, e->leaves), e->leaves,
@@ -371,7 +371,7 @@ static Datum raw_field(Eval *e, const Field *f, Span at) {
   } else {
     eval_report(e, DIAG_E0501, at, "`%s` is a text, and the objective computes with numbers",
                 f->name);
-    diag_help("make numbers of it in a `transform`, such as `wordpiece(%s, ...)`", f->name);
+    diag_help("make numbers of it in a `transform`, such as `utf8(%s, length = 64)`", f->name);
   }
   diag_note(f->at, "declared here");
   return datum_error();

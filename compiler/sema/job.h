@@ -69,7 +69,9 @@ typedef struct Field {
   bool negative;                /* the stored type has negative numbers (int8, int16) */
   VEC(const char *) categories; /* also the characters of a text */
   int64_t classes;              /* of a category, or of integers from 0: how many; 0 */
-  bool text, ragged;            /* a text; a length that differs by sample (its dimension is -1) */
+  int32_t number;               /* of its inputs in graphs */
+  bool text,
+      ragged; /* a text, stored as bytes; a length that differs by sample (its dimension is -1) */
   bool used;
   Span at;
 } Field;

@@ -159,18 +159,42 @@ Datum builtin_pad_to(Eval *e, const Builtin *b, const BuiltinCall *c) {
   return stand_in(e, b, t, c->at);
 }
 
-/* wordpiece(x, vocab, length): token ids, where they stand, and the segment of each. */
-Datum builtin_wordpiece(Eval *e, const Builtin *b, const BuiltinCall *c) {
+static Field *text_of(Eval *e, const Builtin *b, const BuiltinCall *c) {
   Field *f = transform_field_of(c->value[0]);
-  const char *vocab = NULL;
+  if (!in_transform(e, b, c->at)) return NULL;
+  if (f && f->text) return f;
+  if (c->value[0].kind != DATUM_error)
+    eval_report(e, DIAG_E0501, c->span[0], "`%s` takes a field of texts, not %s", b->name,
+                datum_describe(e, c->value[0]));
+  return NULL;
+}
+
+/* utf8(x, length): the first bytes of a text, then zeros. They are stored like that, so there is one length. */
+Datum builtin_utf8(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  Field *f = text_of(e, b, c);
   int64_t length = 0;
-  if (!in_transform(e, b, c->at)) return datum_error();
-  if (!f || !f->text) {
-    if (c->value[0].kind != DATUM_error)
-      eval_report(e, DIAG_E0501, c->span[0], "`%s` takes a field of texts, not %s", b->name,
-                  datum_describe(e, c->value[0]));
+  if (!f || !need_int(e, c->value[1], c->span[1], "`length`", &length)) return datum_error();
+  bool other = f->type.rank == 1 && f->type.dim[0].fixed != length;
+  if (length < 1 || other) {
+    eval_report(e, DIAG_E0702, c->span[1],
+                other ? "`%s` has a length of %lld elsewhere, and it has one only"
+                      : "the length of `%s` is at least 1",
+                f->name, (long long)f->type.dim[0].fixed);
     return datum_error();
   }
+  f->type.rank = 1;
+  f->type.dim[0] = dim_of(length);
+  f->classes = 256;
+  f->used = true;
+  return datum_tensor(data_input(e->build->graph, f));
+}
+
+/* wordpiece(x, vocab, length): token ids, where they stand, and the segment of each. */
+Datum builtin_wordpiece(Eval *e, const Builtin *b, const BuiltinCall *c) {
+  Field *f = text_of(e, b, c);
+  const char *vocab = NULL;
+  int64_t length = 0;
+  if (!f) return datum_error();
   if (!need_text(e, c->value[1], c->span[1], "`vocab`", &vocab) ||
       !need_int(e, c->value[2], c->span[2], "`length`", &length)) {
     return datum_error();

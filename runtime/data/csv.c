@@ -59,6 +59,11 @@ static void complain_value(Csv *c, const CsvCell *cell, int64_t column, const Dd
   complain(c, text);
 }
 
+/* Of a file, for one field. */
+static int64_t columns_of(const DdpField *f) {
+  return f->text ? 1 : f->elements;
+}
+
 static void complain_count(Csv *c, const CsvCell *cells, int64_t n) {
   char text[640];
   int64_t line = csv_line(c->reader), record = csv_record_number(c->reader);
@@ -69,7 +74,7 @@ static void complain_count(Csv *c, const CsvCell *cells, int64_t n) {
   for (int32_t i = 0; i < c->table->n_fields && !c->source->header && used < 400; i++) {
     const DdpField *f = &c->table->fields[i];
     used += snprintf(text + used, sizeof text - (size_t)used, "%s%.40s: %lld", separator, f->name,
-                     (long long)f->elements);
+                     (long long)columns_of(f));
     separator = ", ";
   }
   if (separator[0] == ',') used += snprintf(text + used, sizeof text - (size_t)used, ")");
@@ -84,12 +89,12 @@ static void complain_count(Csv *c, const CsvCell *cells, int64_t n) {
 
 /* Columns in order: every field takes its elements. */
 static DdpError *map_in_order(Csv *c) {
-  for (int32_t i = 0; i < c->table->n_fields; i++) c->n_columns += c->table->fields[i].elements;
+  for (int32_t i = 0; i < c->table->n_fields; i++) c->n_columns += columns_of(&c->table->fields[i]);
   c->targets = malloc((size_t)(c->n_columns + 1) * sizeof *c->targets);
   if (!c->targets) return ddp_error(DDP_MEMORY, "out of memory");
   int64_t k = 0;
   for (int32_t i = 0; i < c->table->n_fields; i++) {
-    for (int64_t e = 0; e < c->table->fields[i].elements; e++)
+    for (int64_t e = 0; e < columns_of(&c->table->fields[i]); e++)
       c->targets[k++] = (Target){.field = i, .element = e};
   }
   return NULL;
@@ -131,13 +136,14 @@ static DdpError *map_by_name(Csv *c) {
                        "%s:%lld: the header has %lld columns '%s'; which one is field %s?", c->path,
                        (long long)csv_line(c->reader), (long long)times, name, f->name);
     }
-    if (found + f->elements > n) {
+    int64_t columns = columns_of(f);
+    if (found + columns > n) {
       return ddp_error(DDP_DATA,
                        "%s:%lld: field %s takes %lld columns from '%s' on, the file has %lld",
-                       c->path, (long long)csv_line(c->reader), f->name, (long long)f->elements,
-                       name, (long long)(n - found));
+                       c->path, (long long)csv_line(c->reader), f->name, (long long)columns, name,
+                       (long long)(n - found));
     }
-    for (int64_t e = 0; e < f->elements; e++) {
+    for (int64_t e = 0; e < columns; e++) {
       if (c->targets[found + e].field >= 0) {
         return ddp_error(DDP_DATA, "%s: column %lld is claimed by fields %s and %s", c->path,
                          (long long)(found + e + 1),
@@ -205,6 +211,17 @@ static bool is_missing(const Csv *c, const CsvCell *cell) {
   return missing && strlen(missing) == cell->n && memcmp(missing, cell->text, cell->n) == 0;
 }
 
+/* As many whole characters as fit, then zeros. */
+static void store_text(const DdpField *f, char *at, const CsvCell *cell) {
+  size_t room = (size_t)f->elements, n = cell->n;
+  if (n > room) {
+    n = room;
+    while (n > 0 && ((unsigned char)cell->text[n] & 0xc0) == 0x80) n--;
+  }
+  memcpy(at, cell->text, n);
+  memset(at + n, 0, room - n);
+}
+
 /* Room for one more row is there. */
 static void read_row(Csv *c, const CsvCell *cells, int64_t n) {
   DdpTable *t = c->table;
@@ -221,8 +238,12 @@ static void read_row(Csv *c, const CsvCell *cells, int64_t n) {
     if (to->field < 0) continue;
     char *column = t->columns[to->field];
     char *at = column ? column + t->rows * to->row_bytes + to->offset : c->scratch;
-    if (store_digits(c, to, &cells[k], at)) continue;
     const DdpField *f = &t->fields[to->field];
+    if (f->text) {
+      if (column) store_text(f, at, &cells[k]);
+      continue;
+    }
+    if (store_digits(c, to, &cells[k], at)) continue;
     if (!ddp_csv_store(f, at, cells[k].text, cells[k].n, &why))
       complain_value(c, &cells[k], k, &why);
   }

@@ -28,6 +28,25 @@ static const DdpField fields[] = {
     {.name = "kind", .dtype = DDP_i32, .elements = 1, .categories = kinds, .used = true},
 };
 
+static const DdpField with_text[] = {
+    {.name = "x",
+     .dtype = DDP_u8,
+     .rank = 1,
+     .shape = {3},
+     .elements = 3,
+     .text = true,
+     .used = true},
+    {.name = "y", .dtype = DDP_f32, .rank = 1, .shape = {3}, .elements = 3, .used = true}};
+
+static void read_texts(const uint8_t *data, size_t n) {
+  static const DdpSource source = {.header = false};
+  DdpTable *t;
+  if (ddp_table_open(&t, with_text, 2)) abort();
+  ddp_error_free(ddp_csv_read(t, fuzz_file(data, n), &source));
+  ddp_table_free(t);
+  fuzz_file_close();
+}
+
 static void check(const DdpTable *t) {
   for (int64_t i = 0; i < t->rows; i++) {
     float x = ((const float *)(const void *)t->columns[0])[i];
@@ -51,5 +70,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     ddp_table_free(t);
     fuzz_file_close();
   }
+  read_texts(data, n);
   return 0;
 }

@@ -176,6 +176,31 @@ static void csv_gzip(void **state) {
   ddp_table_free(t);
 }
 
+/* A text: its bytes, cut between characters, then zeros. */
+static void csv_texts(void **state) {
+  (void)state;
+  static const DdpField of[] = {{.name = "line",
+                                 .dtype = DDP_u8,
+                                 .rank = 1,
+                                 .shape = {6},
+                                 .elements = 6,
+                                 .text = true,
+                                 .used = true},
+                                {.name = "label", .dtype = DDP_u8, .elements = 1, .used = true}};
+  static const char text[] = "\"a, \"\"b\",1\nab cd efg,2\nabcd\xe2\x82\xac,3\n,4\n";
+  static const char header[] = "label,line\n1,abc\n";
+  const DdpSource plain = {.kind = DDP_SOURCE_csv}, named = {.header = true};
+  DdpTable *t;
+  CHECK_OK(ddp_table_open(&t, of, 2));
+  CHECK_OK(ddp_csv_read(t, check_file("texts.csv", text, sizeof text - 1), &plain));
+  assert_int_equal(t->rows, 4);
+  assert_memory_equal(t->columns[0], "a, \"b\0ab cd abcd\0\0\0\0\0\0\0\0", 24);
+  assert_memory_equal(t->columns[1], "\1\2\3\4", 4);
+  CHECK_OK(ddp_csv_read(t, check_file("named.csv", header, sizeof header - 1), &named));
+  assert_memory_equal(t->columns[0] + 24, "abc\0\0\0", 6);
+  ddp_table_free(t);
+}
+
 /* More rows than any first guess of the columns' size, more bytes than the first buffer. */
 static void csv_large(void **state) {
   (void)state;
@@ -313,15 +338,11 @@ static void splits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(csv_ways_of_saving),
-      cmocka_unit_test(csv_errors),
-      cmocka_unit_test(csv_not_numbers),
-      cmocka_unit_test(csv_numbers_are_rounded_correctly),
-      cmocka_unit_test(csv_gzip),
-      cmocka_unit_test(csv_large),
-      cmocka_unit_test(idx_reads),
-      cmocka_unit_test(idx_errors),
-      cmocka_unit_test(splits),
+      cmocka_unit_test(csv_ways_of_saving), cmocka_unit_test(csv_errors),
+      cmocka_unit_test(csv_not_numbers),    cmocka_unit_test(csv_numbers_are_rounded_correctly),
+      cmocka_unit_test(csv_gzip),           cmocka_unit_test(csv_large),
+      cmocka_unit_test(csv_texts),          cmocka_unit_test(idx_reads),
+      cmocka_unit_test(idx_errors),         cmocka_unit_test(splits),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   check_folder_remove();

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 6, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 7, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -110,6 +110,7 @@ typedef struct DdpField {
   bool has_range;
   double low, high;              /* integers: low <= v < high; floats: low <= v <= high */
   const char *const *categories; /* NULL-terminated texts, or NULL */
+  bool text;                     /* bytes of a text, then zeros; of a longer one the first */
   bool used;                     /* the graphs read it */
   const char *place;             /* "job.ddp:14" */
 } DdpField;
