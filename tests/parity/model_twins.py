@@ -104,8 +104,8 @@ def next_tokens(net, folder, **how):
 def resnet18(folder):
     import torchvision
     x, y = images(folder)
-    return job(lambda: torchvision.models.resnet18(num_classes=10), [x], y, labels_loss, optimizer=sgd, lr=1e-4,
-               decay=1e-4, schedule="constant", warmup=0, clip=0.0)
+    return job(lambda: torchvision.models.resnet18(num_classes=10), [x], y, labels_loss, optimizer=sgd, lr=1e-3,
+               decay=1e-4, schedule="constant", warmup=0, clip=0.1)
 
 
 def gpt2(folder):
