@@ -49,31 +49,67 @@ static void report(DiagCode code, const JobLoad *load, Differences *d, const cha
   for (int i = 0; i < d->n && i < MOST_ROWS; i++) text_free(&d->rows[i]);
 }
 
-static bool is_known(const JobLoad *load, const char *name) {
+static bool is_known(const JobLoad *load, const DdpSafeNames *names, const char *name) {
   for (uint32_t k = 0; k < load->items.len; k++)
-    if (!strcmp(load->items.at[k].name, name)) return true;
+    if (ddp_safetensors_is(names, load->items.at[k].name, name)) return true;
   for (uint32_t k = 0; k < load->others.len; k++)
-    if (!strcmp(load->others.at[k], name)) return true;
+    if (ddp_safetensors_is(names, load->others.at[k], name)) return true;
   return false;
+}
+
+/* What stands before the names of a load in the names of the model. */
+static size_t path_length(const Job *job, const JobLoad *load) {
+  if (!load->items.len) return 0;
+  return strlen(job->leaves.at[load->items.at[0].leaf].name) - strlen(load->items.at[0].name);
+}
+
+/* As the program does when it starts: by its own name, or by that of a leaf tied to it. */
+static int find(const Job *job, const JobLoad *load, const DdpSafeFile *f,
+                const DdpSafeNames *names, const JobLoadItem *item) {
+  size_t n = path_length(job, load);
+  const char *path = job->leaves.at[item->leaf].name;
+  int i = ddp_safetensors_find_as(f, names, item->name);
+  for (uint32_t k = 0; i < 0 && k < job->leaves.len; k++) {
+    const Leaf *leaf = &job->leaves.at[k];
+    bool here = strlen(leaf->name) > n && !strncmp(leaf->name, path, n);
+    if (here && leaf->tied_to == item->leaf) i = ddp_safetensors_find_as(f, names, leaf->name + n);
+  }
+  return i;
+}
+
+static bool leaf_fits(const Leaf *leaf, const DdpSafeFile *f, int i) {
+  int64_t shape[DDP_MAX_RANK];
+  for (int k = 0; k < leaf->type.rank; k++) shape[k] = leaf->type.dim[k].fixed;
+  return ddp_safetensors_fits(f, i, (DdpDType)leaf->type.dtype, leaf->type.rank, shape);
+}
+
+static DdpSafeNames names_of(Arena *a, const Job *job, const JobLoad *load, const DdpSafeFile *f) {
+  const char **names = ARENA_ARRAY(a, const char *, load->items.len + 1);
+  size_t n = path_length(job, load);
+  const char *path = n ? arena_strndup(a, job->leaves.at[load->items.at[0].leaf].name, n - 1) : "";
+  for (uint32_t k = 0; k < load->items.len; k++) names[k] = load->items.at[k].name;
+  return ddp_safetensors_names(f, names, (int)load->items.len, path);
 }
 
 static void compare(Arena *a, const Job *job, const JobLoad *load, const DdpSafeFile *f) {
   Differences lacking = {0}, surplus = {0}, misshapen = {0};
+  DdpSafeNames names = names_of(a, job, load, f);
   for (uint32_t k = 0; k < load->items.len; k++) {
     const JobLoadItem *item = &load->items.at[k];
-    const char *spec = leaf_type(a, &job->leaves.at[item->leaf]);
-    int i = ddp_safetensors_find(f, item->name);
+    const Leaf *leaf = &job->leaves.at[item->leaf];
+    const char *spec = leaf_type(a, leaf);
+    int i = find(job, load, f, &names, item);
     if (i < 0) {
       add_row(&lacking, item->name, spec, "nothing");
       continue;
     }
     DdpSafeEntry e = ddp_safetensors_entry(f, i);
-    const char *file = entry_type(a, &e);
-    if (strcmp(spec, file) != 0) add_row(&misshapen, item->name, spec, file);
+    if (!leaf_fits(leaf, f, i)) add_row(&misshapen, item->name, spec, entry_type(a, &e));
   }
   for (int i = 0; i < ddp_safetensors_count(f); i++) {
     DdpSafeEntry e = ddp_safetensors_entry(f, i);
-    if (!is_known(load, e.name)) add_row(&surplus, e.name, "nothing", entry_type(a, &e));
+    if (is_known(load, &names, e.name) || ddp_safetensors_beside(f, &names, i)) continue;
+    add_row(&surplus, e.name, "nothing", entry_type(a, &e));
   }
   report(DIAG_E0808, load, &lacking, "of the model are not in the file");
   report(DIAG_E0809, load, &surplus, "of the file have no place in the model");

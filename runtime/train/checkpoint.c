@@ -1,6 +1,5 @@
-/* Weights to and from files. In: arenas. Out: model.safetensors with the model's names, tied tensors
-   once, and the job's hash in the metadata, written by rank 0 while the others wait; or arenas filled
-   from such a file, which fit.c has looked at. */
+/* Weights to files. In: arenas. Out: model.safetensors with the model's names, tied tensors
+   once, and the job's hash in the metadata, written by rank 0 while the others wait. */
 #include "run.h"
 #include "file.h"
 #include "log.h"
@@ -64,43 +63,4 @@ DdpError *run_save(DdpRun *r, const char *folder) {
   DDP_TRY(run_check_buffers(r));
   DdpError *error = r->rank == 0 ? save_here(r, folder) : NULL;
   return run_agree(r, error, "saving weights");
-}
-
-DdpError *run_load(DdpRun *r, const char *path) {
-  DdpSafeFile *f;
-  DDP_TRY(ddp_safetensors_open(&f, path));
-  DdpError *error = NULL;
-  for (int32_t i = 0; i < r->job->n_tensors && !error; i++) {
-    const DdpTensor *t = &r->job->tensors[i];
-    if (t->tied_to >= 0) continue;
-    error = ddp_safetensors_read(f, t->name, t->dtype, t->rank, t->shape, run_tensor(r, t));
-  }
-  ddp_safetensors_close(f);
-  return error;
-}
-
-static DdpError *load_part(DdpRun *r, const DdpLoad *load, const char *path) {
-  DdpSafeFile *f;
-  DDP_TRY(ddp_safetensors_open(&f, path));
-  DdpError *error = NULL;
-  for (int32_t i = 0; i < load->n_items && !error; i++) {
-    const DdpTensor *t = &r->job->tensors[load->items[i].tensor];
-    error =
-        ddp_safetensors_read(f, load->items[i].name, t->dtype, t->rank, t->shape, run_tensor(r, t));
-  }
-  ddp_safetensors_close(f);
-  return error;
-}
-
-DdpError *run_load_all(DdpRun *r) {
-  if (r->config->init_from) return run_load(r, r->config->init_from);
-  for (int32_t i = 0; i < r->job->n_loads; i++) {
-    char *path = ddp_file_join(r->job->directory, r->job->loads[i].file);
-    if (!path) return ddp_error(DDP_MEMORY, "out of memory");
-    DdpError *error = load_part(r, &r->job->loads[i], path);
-    if (!error) ddp_log(DDP_LOG_debug, "loaded %d tensors of %s", r->job->loads[i].n_items, path);
-    free(path);
-    DDP_TRY(error);
-  }
-  return NULL;
 }

@@ -1,8 +1,8 @@
 /* Does a file of weights belong to the job? In: its header, before anything is started. Out: nothing, or
    an error with a table of all that differs: what the spec has, what the file has. */
-#include "run.h"
 #include "file.h"
-#include "safetensors.h"
+#include "load.h"
+#include "run.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,35 +27,26 @@ static void row(Table *t, const char *name, const char *spec, const char *file) 
   fprintf(t->out, "\n  %-40s  %-24s  %s", name, spec, file);
 }
 
-static void compare(Table *table, const DdpTensor *t, const char *name, const DdpSafeFile *f) {
+static void compare(Table *table, const RunLoad *l, const DdpTensor *t, const char *name) {
   char spec[160], file[160];
   shape_text(spec, sizeof spec, ddp_safetensors_dtype(t->dtype), t->rank, t->shape);
-  int i = ddp_safetensors_find(f, name);
+  int i = run_load_find(l, t, name);
   if (i < 0) {
     row(table, name, spec, "-");
     return;
   }
-  DdpSafeEntry e = ddp_safetensors_entry(f, i);
+  DdpSafeEntry e = ddp_safetensors_entry(l->file, i);
   shape_text(file, sizeof file, e.dtype, e.rank, e.shape);
-  if (strcmp(spec, file) != 0) row(table, name, spec, file);
+  if (!ddp_safetensors_fits(l->file, i, t->dtype, t->rank, t->shape)) row(table, name, spec, file);
 }
 
-/* Without a `load`, the file stands for the whole model. */
-static void compare_all(Table *table, const DdpJob *job, const DdpLoad *load,
-                        const DdpSafeFile *f) {
-  for (int32_t i = 0; load && i < load->n_items; i++)
-    compare(table, &job->tensors[load->items[i].tensor], load->items[i].name, f);
-  for (int32_t i = 0; !load && i < job->n_tensors; i++)
-    if (job->tensors[i].tied_to < 0) compare(table, &job->tensors[i], job->tensors[i].name, f);
-}
-
-static bool is_known(const DdpJob *job, const DdpLoad *load, const char *name) {
-  for (int32_t i = 0; !load && i < job->n_tensors; i++)
-    if (strcmp(job->tensors[i].name, name) == 0) return true;
-  for (int32_t i = 0; load && i < load->n_items; i++)
-    if (strcmp(load->items[i].name, name) == 0) return true;
-  for (int i = 0; load && load->others && load->others[i]; i++)
-    if (strcmp(load->others[i], name) == 0) return true;
+static bool is_known(const RunLoad *l, const char *name) {
+  for (int32_t i = 0; !l->load && i < l->job->n_tensors; i++)
+    if (ddp_safetensors_is(&l->names, l->job->tensors[i].name, name)) return true;
+  for (int32_t i = 0; i < l->n_items; i++)
+    if (ddp_safetensors_is(&l->names, l->items[i].name, name)) return true;
+  for (int i = 0; l->load && l->load->others && l->load->others[i]; i++)
+    if (ddp_safetensors_is(&l->names, l->load->others[i], name)) return true;
   return false;
 }
 
@@ -75,23 +66,24 @@ static DdpError *report(const DdpJob *job, const DdpSafeFile *f, const char *pat
 }
 
 static DdpError *check_fit(const DdpJob *job, const DdpLoad *load, const char *path) {
-  DdpSafeFile *f;
+  RunLoad l;
   char *rows = NULL;
   size_t size = 0;
-  DDP_TRY(ddp_safetensors_open(&f, path));
-  Table t = {.out = open_memstream(&rows, &size)};
-  DdpError *error = t.out ? NULL : ddp_error(DDP_MEMORY, "out of memory");
-  if (t.out) compare_all(&t, job, load, f);
-  for (int i = 0; i < ddp_safetensors_count(f) && t.out; i++) {
-    DdpSafeEntry e = ddp_safetensors_entry(f, i);
+  DdpError *error = run_load_open(&l, job, load, path);
+  Table t = {.out = error ? NULL : open_memstream(&rows, &size)};
+  if (!error && !t.out) error = ddp_error(DDP_MEMORY, "out of memory");
+  for (int32_t i = 0; i < l.n_items && t.out; i++)
+    compare(&t, &l, &job->tensors[l.items[i].tensor], l.items[i].name);
+  for (int i = 0; t.out && i < ddp_safetensors_count(l.file); i++) {
+    DdpSafeEntry e = ddp_safetensors_entry(l.file, i);
     char file[160];
-    if (is_known(job, load, e.name)) continue;
+    if (is_known(&l, e.name) || ddp_safetensors_beside(l.file, &l.names, i)) continue;
     row(&t, e.name, "-", shape_text(file, sizeof file, e.dtype, e.rank, e.shape));
   }
   if (t.out) fclose(t.out);
-  if (t.tensors && !error) error = report(job, f, path, &t, rows);
+  if (t.tensors && !error) error = report(job, l.file, path, &t, rows);
   free(rows);
-  ddp_safetensors_close(f);
+  run_load_close(&l);
   return error;
 }
 
