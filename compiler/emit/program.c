@@ -169,9 +169,13 @@ static void write_kernel_call(Scene *s, const Kernel *k, const Made *made, Text 
     return;
   }
   if (!made->function) {
+    bool alone = s->p->kernels.len == 1; /* several have names of their own in braces */
+    if (!alone) text_addf(out, "%s{\n", indent);
     s->inlined = true;
-    kernel_inline(s->e, s->p, k, out, indent, scene_operand, s);
+    kernel_inline(s->e, s->p, k, out, alone ? indent : arena_printf(s->e->arena, "%s  ", indent),
+                  scene_operand, s);
     s->inlined = false;
+    if (!alone) text_addf(out, "%s}\n", indent);
     return;
   }
   VEC(const char *) args = {0};

@@ -69,6 +69,8 @@ static const Builtin table[] = {
     {"set_row", "x row value", builtin_set_row, NULL, OP(where)},
     {"diagonal", "value shape", builtin_diagonal, NULL, OP(where)},
     {"all_sum", "x", builtin_all_sum, NULL, OP(all_sum)},
+    {"ctc_loss", "*", builtin_refused, LATER, 0},
+    {"multilabel_margin_loss", "*", builtin_refused, LATER, 0},
     {"classes", "x", builtin_classes, NULL, 0},
     {"roc_auc", "scores labels", builtin_roc_auc, NULL, 0},
     {"standardize", "x", builtin_standardize, NULL, 0},

@@ -7,9 +7,10 @@
 
 /* Visible without import. The definitions of std/optim and std/schedule are seen through their keys,
    the models through imports. */
-static const char *const visible[] = {"std/prelude.ddp",   "std/nn.ddp",        "std/loss.ddp",
-                                      "std/init.ddp",      "std/attention.ddp", "std/conv.ddp",
-                                      "std/recurrent.ddp", "std/transform.ddp"};
+static const char *const visible[] = {
+    "std/prelude.ddp",   "std/nn.ddp",        "std/loss.ddp",
+    "std/init.ddp",      "std/attention.ddp", "std/conv.ddp",
+    "std/recurrent.ddp", "std/transform.ddp", "std/activation.ddp"};
 
 const char *stdlib_find(const char *path, size_t *length) {
   for (int i = 0; i < stdlib_file_count; i++) {

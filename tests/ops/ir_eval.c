@@ -1,7 +1,7 @@
-/* Evaluates textual IR: ir_eval FILE.ir BATCH [--grad] < numbers > numbers
+/* Evaluates textual IR: ir_eval FILE.ir BATCH [--grad | --double] < numbers > numbers
    Reads the elements of every source that is not a number itself (input, param, host ...), in the
    order of the values; prints `KIND INDEX f32[2,3]: ...` for each output. f32 results are rounded
-   to float. With --grad, output 0 is y: the gradient of y is read last, and for each input of y's
+   to float, with --double they are not. With --grad, output 0 is y: the gradient of y is read last, and for each input of y's
    op that has a rule, what the rule gives is printed as `grad INDEX ...`. */
 #include "diag.h"
 #include "ir_text.h"
@@ -44,7 +44,7 @@ static void print_output(const Graph *g, const Output *o, const double *x, int64
   type_print(&t, value_at(g, o->value)->type);
   printf("%s %d %s:", ir_output_names[o->kind], o->index, t.at);
   int64_t n = type_elements_at(value_at(g, o->value)->type, batch);
-  for (int64_t k = 0; k < n; k++) printf(" %.9g", x[k]);
+  for (int64_t k = 0; k < n; k++) printf(" %.17g", x[k]);
   printf("\n");
   text_free(&t);
 }
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
   uint32_t file = argc > 2 ? source_read(argv[1]) : 0;
   int64_t batch = argc > 2 ? strtoll(argv[2], NULL, 10) : 0;
   if (!file || batch < 1) {
-    fprintf(stderr, "usage: ir_eval FILE.ir BATCH [--grad]\n");
+    fprintf(stderr, "usage: ir_eval FILE.ir BATCH [--grad | --double]\n");
     return 2;
   }
   Graph *g = ir_parse(a, file);
@@ -62,7 +62,8 @@ int main(int argc, char **argv) {
   diag_flush(stderr, false);
   if (!g || diag_errors()) return 1;
   ir_verify(g, "parse");
-  Interp how = {.batch = batch, .round_f32 = true, .source = read_source, .self = &batch};
+  bool exact = argc > 3 && !strcmp(argv[3], "--double");
+  Interp how = {.batch = batch, .round_f32 = !exact, .source = read_source, .self = &batch};
   double **value = interp_run(a, g, &how);
   for (uint32_t i = 0; i < g->outputs.len; i++)
     print_output(g, &g->outputs.at[i], value[g->outputs.at[i].value], batch);
