@@ -93,6 +93,7 @@ static json_t *kernels(const Plan *plan, const Program *p, Arena *a) {
     put_text(j, "name", k->name);
     put_text(j, "kind", k->nest ? "nest" : "call");
     put_text(j, "computes", plan_kernel_text(p, k, a));
+    if (k->loop) put(j, "turn", kernels(plan, &k->loop->body, a));
     put_int(j, "flops", plan_call_flops(p, k));
     for (uint32_t n = 0; n < k->grads_ready.len; n++)
       json_array_append_new(ready, run_json_text(plan->job->leaves.at[k->grads_ready.at[n]].name));

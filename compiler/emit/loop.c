@@ -178,8 +178,15 @@ static void declare(const LoopText *l, Val v) {
     from = carried_text(l, at->index - l->scan.over, t);
   else
     from = part_at(l, scene_memory(l->outer, input_of(l->s, at->index)), l->s->turn, t);
-  text_addf(l->out, "%s  %s%s *%s = %s;\n", l->indent, at->home == HOME_arg ? "const " : "",
-            l->s->e->target->storage_type(t.dtype), l->s->memory[v], from);
+  const char *type = l->s->e->target->storage_type(t.dtype);
+  const char *name = arena_printf(l->s->e->arena, "%s%s *%s =", at->home == HOME_arg ? "const " : "",
+                                  type, l->s->memory[v]);
+  bool fits = strlen(l->indent) + strlen(name) + strlen(from) + 4 <= 100;
+  text_addf(l->out, "%s  %s", l->indent, name);
+  if (fits)
+    text_addf(l->out, " %s;\n", from);
+  else
+    text_addf(l->out, "\n%s      %s;\n", l->indent, from);
 }
 
 static void write_copy(const LoopText *l, const char *to, const char *from, Type t) {

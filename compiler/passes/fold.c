@@ -35,7 +35,7 @@ Val fold_reshape(Fold *f, Val v, Type t, Val like) {
 
 static Val fold_one(Fold *f, Val v) {
   static const FoldRule *const lists[] = {fold_arithmetic, fold_movement, fold_reductions,
-                                          fold_products};
+                                          fold_products, fold_scan};
   OpKind op = value_at(f->to, v)->op;
   bool elementwise = op_has(op, OPF_elementwise);
   for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)

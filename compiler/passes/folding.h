@@ -17,7 +17,8 @@ typedef struct FoldRule {
   Val (*apply)(Fold *f, Val v);
 } FoldRule;
 /* Ended by an entry of OP_none. */
-extern const FoldRule fold_arithmetic[], fold_movement[], fold_reductions[], fold_products[];
+extern const FoldRule fold_arithmetic[], fold_movement[], fold_reductions[], fold_products[],
+    fold_scan[];
 
 /* Appends an op (place and scope of `like`) and folds it in turn. */
 Val fold_add(Fold *f, OpKind op, const Val *in, int n, const Attr *attrs, Val like);
