@@ -33,7 +33,8 @@ typedef struct Recompute {
   bool *held;    /* kept although it need not be */
   bool *strided; /* an operand that a call reads through strides, directly or as a view */
   bool *seen;
-  Val *last_use; /* the last forward value that reads it, through views; 0 */
+  int64_t *bytes; /* that backward reads of it, by-products of calls included */
+  Val *last_use;  /* the last forward value that reads it, through views; 0 */
   Val *copy;
   Cuts places, cuts; /* where a cut may be; those chosen */
   int64_t made;      /* all that backward wants */
@@ -122,6 +123,7 @@ static void want(Recompute *r, Val v) {
   r->seen[v] = true;
   if (r->stored[v]) {
     r->wanted[v] = true;
+    r->bytes[v] += bytes_of(r, v);
     return;
   }
   for (int i = 0; i < value_at(r->g, v)->inputs; i++) want(r, value_at(r->g, v)->in[i]);
@@ -133,6 +135,7 @@ static void find_last_uses(Recompute *r) {
     const Value *x = value_at(r->g, v);
     if (!r->forward[v]) {
       for (int i = 0; i < x->inputs; i++) want(r, x->in[i]);
+      if (x->op == OP_part && r->forward[x->in[0]]) r->bytes[x->in[0]] += bytes_of(r, v);
       continue;
     }
     Val at = is_view(x) ? r->last_use[v] : v;
@@ -152,17 +155,18 @@ static void find_places(Recompute *r) {
     if (!r->forward[v] || !r->varies[v] || is_view(value_at(g, v))) continue;
     if (value_at(g, v)->op == OP_input || op_has(value_at(g, v)->op, OPF_random)) continue;
     if (r->last_use[v] <= v) continue;
-    change[v] += bytes_of(r, v);
+    bool part = value_at(g, v)->op == OP_part; /* is there with its call */
+    change[part ? value_at(g, v)->in[0] : v] += bytes_of(r, v);
     change[r->last_use[v]] -= bytes_of(r, v);
   }
   int64_t crossing = 0, made = 0;
   bool falling = true;
   for (Val v = 1; v < g->values.len; v++) {
-    if (r->wanted[v]) made += bytes_of(r, v);
+    int64_t before = made;
+    made += r->bytes[v];
     if (!change[v]) continue;
     if (change[v] > 0 && falling && crossing > 0)
-      vec_push(g->arena, &r->places,
-               (Cut){v - 1, crossing, made - (r->wanted[v] ? bytes_of(r, v) : 0)});
+      vec_push(g->arena, &r->places, (Cut){v - 1, crossing, before});
     falling = change[v] < 0;
     crossing += change[v];
   }
@@ -275,7 +279,7 @@ static void choose_again(Recompute *r) {
   bool *need = ARENA_ARRAY(r->g->arena, bool, r->g->values.len);
   for (Val v = 1; v < r->g->values.len; v++) {
     const Value *x = value_at(r->g, v);
-    bool any = !is_view(x);
+    bool any = !is_view(x) && x->op != OP_part; /* these follow what they are of */
     for (int i = 0; i < x->inputs; i++) any = any || r->again[x->in[i]];
     r->again[v] = r->again[v] && any;
   }
@@ -285,6 +289,14 @@ static void choose_again(Recompute *r) {
     if (r->forward[v] && !r->again[v]) continue;
     for (int i = 0; i < x->inputs; i++) need[x->in[i]] = true;
   }
+}
+
+/* Stored or not, is it the same number? A fused kernel computes 16-bit values in float32 and rounds what it
+   stores; results of calls are stored anyway. */
+static bool storing_keeps_bits(const Recompute *r, Val v) {
+  const Value *x = value_at(r->g, v);
+  bool narrow = dtype_category(x->type.dtype) == 'f' && dtype_bytes(x->type.dtype) < 4;
+  return !narrow || op_has(x->op, OPF_library) || x->op == OP_part;
 }
 
 /* Operations that keeping v saves: of its call, and of those that only lead to it. */
@@ -316,13 +328,13 @@ static void spend_budget(Recompute *r, int64_t room) {
   VEC(Saving) list = {0};
   memset(r->seen, 0, sizeof *r->seen * r->g->values.len);
   for (Val v = 1; v < r->g->values.len && room > 0; v++)
-    if (r->again[v] && r->wanted[v]) {
-      Saving s = {v, work_behind(r, v) / (double)(bytes_of(r, v) + 1)};
+    if (r->again[v] && r->wanted[v] && storing_keeps_bits(r, v)) {
+      Saving s = {v, work_behind(r, v) / (double)(r->bytes[v] + 1)};
       vec_push(r->g->arena, &list, s);
     }
   if (list.len) qsort(list.at, list.len, sizeof *list.at, by_rate);
   for (uint32_t i = 0; i < list.len; i++) {
-    int64_t bytes = bytes_of(r, list.at[i].v);
+    int64_t bytes = r->bytes[list.at[i].v];
     if (bytes > room) continue;
     room -= bytes;
     r->again[list.at[i].v] = false;
@@ -348,7 +360,7 @@ static Val copy_over_copies(const Recompute *r, Rewrite *w, Val v) {
 static void mark_kept(const Recompute *r, Rewrite *w, Val v) {
   const Value *x = value_at(r->g, v);
   if (r->again[v] || !r->varies[v] || op_has(x->op, OPF_source)) return;
-  if (!is_view(x)) value_at(w->to, w->map[v])->kept = true;
+  if (!is_view(x)) value_at(w->to, w->map[v])->kept |= storing_keeps_bits(r, v);
   for (int i = 0; is_view(x) && i < x->inputs; i++) mark_kept(r, w, x->in[i]);
 }
 
@@ -397,6 +409,7 @@ void pass_recompute(Job *job) {
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
     *flags[i] = ARENA_ARRAY(g->arena, bool, n);
   r.last_use = ARENA_ARRAY(g->arena, Val, n);
+  r.bytes = ARENA_ARRAY(g->arena, int64_t, n);
   r.copy = ARENA_ARRAY(g->arena, Val, n);
   find_forward(&r);
   find_varying(&r);

@@ -49,6 +49,8 @@ bool *plan_forward(const Program *p, Arena *a) {
   for (Val v = g->values.len - 1; v > 0; v--)
     for (int i = 0; i < value_at(g, v)->inputs; i++)
       if (forward[v] || !any_gradient) forward[value_at(g, v)->in[i]] = true;
+  for (Val v = 1; v < g->values.len; v++) /* by-products come with their call, whoever reads them */
+    if (value_at(g, v)->op == OP_part && forward[value_at(g, v)->in[0]]) forward[v] = true;
   return forward;
 }
 
