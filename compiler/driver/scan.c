@@ -3,6 +3,7 @@
 #include "scan.h"
 #include "counts.h"
 #include "dataset.h"
+#include "write.h"
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -129,6 +130,10 @@ ScanSteps scan_steps(Arena *a, const Job *job, const Scan *scan, int world) {
   int64_t samples = 0;
   for (uint32_t i = 0; i < scan->splits.len; i++)
     if (!strcmp(scan->splits.at[i].name, "train")) samples = scan->splits.at[i].rows;
+  Text at = {0};
+  if (job->single_at.file) write_place(&at, job->single_at);
+  const char *single = at.at ? arena_strdup(a, at.at) : NULL;
+  text_free(&at);
   DdpCountsInput in = {.samples = samples,
                        .world = world,
                        .batch = job->train_batch,
@@ -136,7 +141,8 @@ ScanSteps scan_steps(Arena *a, const Job *job, const Scan *scan, int world) {
                        .drop_last = job_setting_is(job, "dataloader_drop_last", "true"),
                        .epochs = number(job, "num_train_epochs"),
                        .max_steps = (int64_t)number(job, "max_steps"),
-                       .warmup = number(job, "warmup_steps")};
+                       .warmup = number(job, "warmup_steps"),
+                       .single_at = single};
   DdpCounts counts = {0};
   DdpError *error = ddp_counts_make(&counts, &in);
   ScanSteps s = {world, counts.per_rank, counts.updates, counts.total, NULL};

@@ -411,6 +411,11 @@ void tables_write_job(Emit *e, Text *out) {
               tables[i].n ? tables[i].table : "NULL", tables[i].name, tables[i].n);
   text_add(out, "    .eval_split = ");
   write_string_or_null(out, job->eval_split);
+  text_add(out, ",\n    .single_at = ");
+  Text single = {0};
+  if (job->single_at.file) write_place(&single, job->single_at);
+  write_string_or_null(out, single.at);
+  text_free(&single);
   text_addf(out,
             ",\n    .train_batch = %lld,\n    .eval_batch = %lld,\n    .train_block = %lld,\n    "
             ".eval_block = %lld,\n    .step_block = %lld,\n",

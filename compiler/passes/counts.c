@@ -1,6 +1,7 @@
 /* pass_counts, after folding: denominators of the loss that do not depend on data. In: Job.counts. Out:
    Job.count_per_sample[k] where denominator k is a constant times B; its output is gone from the graph,
-   so that nothing has to be counted or sent. */
+   so that nothing has to be counted or sent. Job.single_at: where a batch of one sample would divide by
+   zero. */
 #include "ops.h"
 #include "passes.h"
 #include <math.h>
@@ -27,7 +28,26 @@ static double value_for(const Graph *g, Val v, int64_t batch) {
   return x;
 }
 
+/* One less than a multiple of the batch, and 0 for a batch of one sample. */
+static bool is_zero_alone(const Graph *g, Val v) {
+  const Value *x = value_at(g, v);
+  for (; x->op == OP_cast || x->op == OP_expand || x->op == OP_reshape;) x = value_at(g, x->in[0]);
+  return x->op == OP_dimval && x->attr[0].as.dims.at[0].per_batch > 0 &&
+         dim_at(x->attr[0].as.dims.at[0], 1) == 0;
+}
+
+/* Where training divides by such a number: the variance of batch norm. */
+static void find_single(Job *job) {
+  const Graph *g = job->train;
+  for (Val v = 1; g && v < g->values.len; v++)
+    if (value_at(g, v)->op == OP_div && is_zero_alone(g, value_at(g, v)->in[1])) {
+      job->single_at = value_at(g, v)->at;
+      return;
+    }
+}
+
 void pass_counts(Job *job) {
+  find_single(job);
   Graph *g = job->counts;
   if (!g) return;
   bool *data = ARENA_ARRAY(job->arena, bool, g->values.len + 1);

@@ -214,6 +214,7 @@ typedef struct Job {
   Graph *finish;                /* OUT_metric i from host "sum.K" */
   int32_t train_counts;         /* number of denominators */
   int32_t eval_sums;            /* number of accumulators of the evaluation; metric 0 is the loss */
+  Span single_at; /* training divides by zero there when a batch is one sample; no file: nowhere */
   VEC(double) count_per_sample; /* denominators that are a constant times B; NAN where not */
   VEC(KernelRemark) remarks;
   const char *spec; /* resolved text for --spec */

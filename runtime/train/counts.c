@@ -32,6 +32,16 @@ DdpError *ddp_counts_make(DdpCounts *out, const DdpCountsInput *in) {
     c.total = (int64_t)total;
     c.epochs = (int64_t)ceil(in->epochs);
   }
+  int64_t last = in->drop_last ? in->batch : c.per_rank - (c.micro_batches - 1) * in->batch;
+  if (in->single_at && last == 1 && c.total >= c.updates) {
+    return ddp_error(
+        DDP_DATA,
+        "the last batch of an epoch is one sample (%lld samples over %d rank%s are %lld each, in "
+        "batches of %lld), and %s divides by zero there: batch norm needs 2. Another "
+        "per_device_train_batch_size, another number of ranks or --dataloader_drop_last avoids it",
+        (long long)in->samples, in->world, in->world == 1 ? "" : "s", (long long)c.per_rank,
+        (long long)in->batch, in->single_at);
+  }
   double warmup = in->warmup >= 1 ? floor(in->warmup) : ceil((double)c.total * in->warmup);
   if (warmup > (double)c.total) {
     return ddp_error(DDP_USAGE, "warmup_steps = %g is longer than the run of %lld updates",

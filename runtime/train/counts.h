@@ -12,8 +12,9 @@ typedef struct DdpCountsInput {
   int64_t batch, accumulation;
   bool drop_last;
   double epochs;
-  int64_t max_steps; /* > 0: overrides epochs */
-  double warmup;     /* >= 1: updates; below: fraction of all */
+  int64_t max_steps;     /* > 0: overrides epochs */
+  double warmup;         /* >= 1: updates; below: fraction of all */
+  const char *single_at; /* what divides by zero in a micro-batch of one sample; NULL: nothing */
 } DdpCountsInput;
 
 typedef struct DdpCounts {

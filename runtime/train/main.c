@@ -110,7 +110,8 @@ static DdpError *counts_open(DdpRun *r) {
                        .drop_last = s->dataloader_drop_last == 1,
                        .epochs = s->num_train_epochs,
                        .max_steps = s->max_steps,
-                       .warmup = s->warmup_steps};
+                       .warmup = s->warmup_steps,
+                       .single_at = r->job->single_at};
   if (in.samples < 0) return ddp_error(DDP_DATA, "the job has no split named train");
   if (strcmp(s->eval_strategy, "no") != 0 && !r->job->evaluate) {
     r->quiet = r->rank != 0;

@@ -82,8 +82,10 @@ def row_46_batch_norm_of_one_sample():
         for ranks in (1, 2):
             if ranks == 2:
                 job.data(train=[[x] for x in range(10)])
-            r = job.fails("buffer norm.running_var is not finite", ranks=ranks, **kind)
-            expect("--dataloader_drop_last" in r.out, r.out)
+            r = job.fails("the last batch of an epoch is one sample", ranks=ranks, **kind)
+            expect("--dataloader_drop_last" in r.out and "batch_norm.ddp:12 divides by zero" in r.out, r.out)
+        plan = must([DDPC, "plan", f.file("batch_norm.ddp"), "-D", "train.per_device_train_batch_size=4"]).out
+        expect("is one sample (10 samples over 2 ranks are 5 each" in plan, plan)
         log, _ = job.train("--dataloader_drop_last", **kind)
         expect(logged(log, "eval_loss")[-1] is not None, "the evaluation is not a number")
 

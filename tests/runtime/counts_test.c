@@ -11,7 +11,7 @@ static DdpCounts made(DdpCountsInput in) {
 /* N = 91, B = 10, GA = 3, 10 epochs: 40 updates on one rank, 20 on two. */
 static void same_count_everywhere(void **state) {
   (void)state;
-  DdpCounts one = made((DdpCountsInput){91, 1, 10, 3, false, 10, -1, 0});
+  DdpCounts one = made((DdpCountsInput){91, 1, 10, 3, false, 10, -1, 0, NULL});
   assert_int_equal(one.micro_batches, 10);
   assert_int_equal(one.updates, 4);
   assert_int_equal(one.total, 40);
@@ -20,7 +20,7 @@ static void same_count_everywhere(void **state) {
   assert_int_equal(ddp_counts_window(&one, 3), 1);
   assert_int_equal(ddp_counts_batch(&one, 10, 8), 10);
   assert_int_equal(ddp_counts_batch(&one, 10, 9), 1);
-  DdpCounts two = made((DdpCountsInput){91, 2, 10, 3, false, 10, -1, 0});
+  DdpCounts two = made((DdpCountsInput){91, 2, 10, 3, false, 10, -1, 0, NULL});
   assert_int_equal(two.per_rank, 46);
   assert_int_equal(two.micro_batches, 5);
   assert_int_equal(two.updates, 2);
@@ -30,43 +30,49 @@ static void same_count_everywhere(void **state) {
 /* Fewer batches than GA: still one update. */
 static void tail_is_an_update(void **state) {
   (void)state;
-  DdpCounts c = made((DdpCountsInput){1, 1, 1, 4, false, 1, -1, 0});
+  DdpCounts c = made((DdpCountsInput){1, 1, 1, 4, false, 1, -1, 0, NULL});
   assert_int_equal(c.updates, 1);
   assert_int_equal(ddp_counts_window(&c, 0), 1);
-  c = made((DdpCountsInput){5, 1, 1, 2, false, 1, -1, 0});
+  c = made((DdpCountsInput){5, 1, 1, 2, false, 1, -1, 0, NULL});
   assert_int_equal(c.updates, 3);
   assert_int_equal(ddp_counts_window(&c, 2), 1);
 }
 
 static void epochs_and_steps(void **state) {
   (void)state;
-  DdpCounts c = made((DdpCountsInput){100, 1, 10, 1, false, 2.5, -1, 0});
+  DdpCounts c = made((DdpCountsInput){100, 1, 10, 1, false, 2.5, -1, 0, NULL});
   assert_int_equal(c.total, 25);
   assert_int_equal(c.epochs, 3);
-  c = made((DdpCountsInput){100, 1, 10, 1, false, 2.5, 42, 0});
+  c = made((DdpCountsInput){100, 1, 10, 1, false, 2.5, 42, 0, NULL});
   assert_int_equal(c.total, 42);
   assert_int_equal(c.epochs, 5);
-  c = made((DdpCountsInput){105, 2, 10, 1, true, 1, -1, 0});
+  c = made((DdpCountsInput){105, 2, 10, 1, true, 1, -1, 0, NULL});
   assert_int_equal(c.per_rank, 52);
   assert_int_equal(c.micro_batches, 5);
 }
 
 static void warmup_and_intervals(void **state) {
   (void)state;
-  assert_int_equal(made((DdpCountsInput){100, 1, 10, 1, false, 1, -1, 0.25}).warmup, 3);
-  assert_int_equal(made((DdpCountsInput){100, 1, 10, 1, false, 1, -1, 7}).warmup, 7);
+  assert_int_equal(made((DdpCountsInput){100, 1, 10, 1, false, 1, -1, 0.25, NULL}).warmup, 3);
+  assert_int_equal(made((DdpCountsInput){100, 1, 10, 1, false, 1, -1, 7, NULL}).warmup, 7);
   assert_int_equal(ddp_counts_interval(0.3, 10), 3);
   assert_int_equal(ddp_counts_interval(0.31, 10), 4);
   assert_int_equal(ddp_counts_interval(500, 10), 500);
   DdpCounts c;
-  CHECK_ERROR(ddp_counts_make(&c, &(DdpCountsInput){100, 1, 10, 1, false, 1, -1, 11}), DDP_USAGE,
-              "warmup_steps = 11 is longer than the run of 10 updates");
+  CHECK_ERROR(ddp_counts_make(&c, &(DdpCountsInput){100, 1, 10, 1, false, 1, -1, 11, NULL}),
+              DDP_USAGE, "warmup_steps = 11 is longer than the run of 10 updates");
 }
 
 static void nothing_to_train_on(void **state) {
   (void)state;
   DdpCounts c;
-  CHECK_ERROR(ddp_counts_make(&c, &(DdpCountsInput){7, 2, 4, 1, true, 1, -1, 0}), DDP_DATA,
+  /* 9 in batches of 4 leave one; not in 2 updates, nor where it is left out */
+  CHECK_ERROR(ddp_counts_make(&c, &(DdpCountsInput){9, 1, 4, 1, false, 1, -1, 0, "a.ddp:3"}),
+              DDP_DATA, "a.ddp:3 divides by zero there");
+  CHECK_OK(ddp_counts_make(&c, &(DdpCountsInput){9, 1, 4, 1, false, 1, 2, 0, "a.ddp:3"}));
+  CHECK_OK(ddp_counts_make(&c, &(DdpCountsInput){9, 1, 4, 1, true, 1, -1, 0, "a.ddp:3"}));
+  CHECK_OK(ddp_counts_make(&c, &(DdpCountsInput){8, 1, 4, 1, false, 1, -1, 0, "a.ddp:3"}));
+  CHECK_ERROR(ddp_counts_make(&c, &(DdpCountsInput){7, 2, 4, 1, true, 1, -1, 0, NULL}), DDP_DATA,
               "7 samples over 2 ranks are 3 each, fewer than one batch of 4");
 }
 

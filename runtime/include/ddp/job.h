@@ -217,6 +217,7 @@ typedef struct DdpJob {
   int32_t n_settings;
 
   int64_t train_batch, eval_batch;
+  const char *single_at; /* place that divides by zero when a batch is one sample; NULL: none */
   int64_t train_block, eval_block, step_block; /* bytes of the block of activations and workspace */
   int32_t n_counts;                            /* denominators of the loss */
   const double *count_per_sample; /* [n_counts]: constant per sample, or NaN: ask window_counts */
