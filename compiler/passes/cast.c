@@ -5,8 +5,8 @@
      its own function is its bias, a part of the product.
    - What the table calls OPF_full is computed in f32, and so is what its function computes for it
      element by element; but not in functions that PyTorch computes as one op of its input's type.
-   - Calls of other libraries get the types they had; so do loops, whose turns compute as they are
-     written, in f32.
+   - Functions of C headers get the types they had, and so does what a loop carries and yields; the
+     products of its body are like others.
    - Everything else follows by promotion. Numbers and masks (`weak`) do not widen a 16-bit tensor.
 
    A full evaluation has every weight, buffer and field in 16 bits (model.to(dtype)), and no OPF_full.
@@ -125,6 +125,16 @@ static void join(Casting *c, const Value *x, Val *in) {
 
 /* ---------- the walk ---------- */
 
+typedef struct Precision {
+  DType half;
+  bool all;
+} Precision;
+
+static Graph *cast_body(Graph *body, const void *with) {
+  const Precision *p = with;
+  return cast_graph(body, p->half, p->all);
+}
+
 static Val convert(Casting *c, Val v) {
   const Value *x = value_at(c->r.from, v);
   Val in[IR_MAX_INPUTS] = {NO_VAL};
@@ -134,13 +144,14 @@ static Val convert(Casting *c, Val v) {
   for (int i = 0; i < x->inputs; i++) wide = wide || type_in(c, in[i]) == DT_f64;
   if (op_has(x->op, OPF_product) && !wide) return product(c, x, in);
   bool full = op_has(x->op, OPF_full) && !c->all && !in_plain_function(c, x);
-  bool foreign = op_has(x->op, OPF_library) && !op_has(x->op, OPF_product);
+  bool foreign = x->op == OP_extern || x->op == OP_scan; /* their types are settled */
   for (int i = 0; (full || foreign) && i < x->inputs; i++) {
     DType had = value_at(c->r.from, x->in[i])->type.dtype;
     in[i] = x->op == OP_scan ? cast_to(c, in[i], had, x) : in_full(c, in[i], x);
   }
   if (!full && (op_has(x->op, OPF_elementwise) || op_has(x->op, OPF_view))) join(c, x, in);
   Val made = ir_must(c->r.to, x->op, in, x->inputs, x->attr, x->at, x->scope);
+  rewrite_body(c->r.to, made, cast_body, &(Precision){c->half, c->all});
   bool leaf = x->op == OP_param || x->op == OP_buffer || x->op == OP_input || x->op == OP_normal ||
               x->op == OP_uniform;
   return c->all && leaf && x->type.dtype == DT_f32 ? cast_to(c, made, c->half, x) : made;
