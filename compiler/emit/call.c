@@ -107,6 +107,15 @@ static void call_matmul(const Call *c) {
        batch_offset(c, yn, y, batch), y.dim[y.rank - 2], n, k);
 }
 
+static void call_matmul_bias(const Call *c) {
+  Type x = type_of(c, c->v->in[0]), y = c->v->type;
+  check(y.dtype == DT_f32, "a product with a bias in %s", dtype_name(y.dtype));
+  const char *args[] = {size_text(c, y.dim[0]), size_text(c, y.dim[1]), size_text(c, x.dim[1]),
+                        memory(c, c->v->in[0]), memory(c, c->v->in[1]), memory(c, c->v->in[2]),
+                        memory(c, c->k->call)};
+  write_call(c->out, c->indent, "ddp_gemm_bias", args, 7, c->tail);
+}
+
 static const char *accumulate_text(const Call *c) {
   return c->k->accumulate ? c->name(c->self, OPERAND_accumulate, 0) : "false";
 }
@@ -320,6 +329,7 @@ static const struct {
   const char *header; /* of runtime/kernels/cpu, where not every program includes it */
 } calls[] = {
     {OP_matmul, call_matmul, NULL},
+    {OP_matmul_bias, call_matmul_bias, NULL},
     {OP_rows_add, call_rows_add, NULL},
     {OP_scatter_add, call_scatter_add, NULL},
     {OP_conv, call_conv, NULL},

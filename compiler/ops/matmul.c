@@ -70,6 +70,35 @@ static double matmul_flops(const Graph *g, const Value *v, int64_t batch) {
   return 2 * (double)dim_at(inner, batch) * (double)type_elements_at(v->type, batch);
 }
 
+/* ---------- matmul_bias(x, w, bias): x w^T + bias ---------- */
+static bool biased_infer(const Graph *g, Value *v, const char **error, int *code) {
+  Type x = infer_in(g, v, 0), w = infer_in(g, v, 1), b = infer_in(g, v, 2);
+  bool fits = x.rank == 2 && w.rank == 2 && b.rank == 1 && x.dtype == w.dtype &&
+              dtype_category(x.dtype) == 'f' && x.dtype == b.dtype &&
+              dim_equal(x.dim[1], w.dim[1]) && dim_equal(w.dim[0], b.dim[0]);
+  if (!fits)
+    return infer_fail(g, error, code, 405, "sizes differ in %s x %s + %s", infer_type_text(g, x),
+                      infer_type_text(g, w), infer_type_text(g, b));
+  v->type = (Type){.dtype = x.dtype, .rank = 2, .dim = {x.dim[0], w.dim[0]}};
+  return true;
+}
+
+static void biased_interpret(const Graph *g, const Value *v, int64_t batch, const double *const *in,
+                             double *out) {
+  Extent x = extent_in(g, v, 0, batch), y = extent_of(v->type, batch);
+  for (int64_t e = 0; e < y.count; e++) {
+    int64_t i = e / y.size[1], j = e % y.size[1], n = x.size[1];
+    double sum = in[2][j];
+    for (int64_t k = 0; k < n; k++) sum += in[0][i * n + k] * in[1][j * n + k];
+    out[e] = sum;
+  }
+}
+
+static double biased_flops(const Graph *g, const Value *v, int64_t batch) {
+  return 2 * (double)dim_at(infer_in(g, v, 0).dim[1], batch) *
+         (double)type_elements_at(v->type, batch);
+}
+
 /* ---------- all_sum(x): alone, a rank's own value ---------- */
 static bool all_sum_infer(const Graph *g, Value *v, const char **error, int *code) {
   v->type = infer_in(g, v, 0);
@@ -95,5 +124,9 @@ static void all_sum_interpret(const Graph *g, const Value *v, int64_t batch,
 const OpCode family_matmul[] = {
     {.op = OP_all_sum, .infer = all_sum_infer, .interpret = all_sum_interpret},
     {.op = OP_matmul, .infer = matmul_infer, .interpret = matmul_interpret, .flops = matmul_flops},
+    {.op = OP_matmul_bias,
+     .infer = biased_infer,
+     .interpret = biased_interpret,
+     .flops = biased_flops},
     {.op = OP_none},
 };

@@ -1,7 +1,7 @@
 /* Before fusion: a graph that only holds what its outputs need, in which
    - every output is a value of its own, computed by an op: nothing is read from the memory of an
      accumulated output, no memory is written for two outputs;
-   - products read transposed operands through ta and tb;
+   - products read transposed operands through ta and tb, and add the bias of a layer themselves;
    - the mask of a relu's gradient reads the saved activation (x <= 0 exactly where relu(x) <= 0,
    NaN included), so that the product in front of it need not be kept or computed again;
    - a buffer whose old value is read by others gets its new one at the end, by a copy from scratch.
@@ -17,6 +17,8 @@ typedef struct Prepare {
   Val *map;      /* from -> to */
   bool *live;    /* of from */
   bool *operand; /* of from: read by a library op, directly or reshaped */
+  Val *product;  /* of from: the product that this sum adds a bias to, as one call */
+  bool *within;  /* of from: part of such a call */
   bool fuse;
   Map parts; /* of new values: call and number -> OP_part */
 } Prepare;
@@ -51,18 +53,84 @@ static Val again(Graph *to, Val v, const Value *from) {
   return v;
 }
 
+/* What a product reads, of `from`; transposes become ta and tb. */
+static void product_operands(const Prepare *p, const Value *v, Attr *attr, Val *in) {
+  op_copy_attrs(v, attr);
+  for (int i = 0; i < 2; i++) {
+    in[i] = v->in[i];
+    Attr *flag = &attr[op_attr(OP_matmul, i == 0 ? "ta" : "tb")];
+    for (; is_transpose(value_at(p->from, in[i])); in[i] = value_at(p->from, in[i])->in[0])
+      flag->as.i = !flag->as.i;
+  }
+}
+
 static Val copy_matmul(Prepare *p, const Value *v) {
   Attr attr[IR_MAX_ATTRS];
-  op_copy_attrs(v, attr);
   Val in[2];
-  for (int i = 0; i < 2; i++) {
-    Val from = v->in[i];
-    Attr *flag = &attr[op_attr(OP_matmul, i == 0 ? "ta" : "tb")];
-    for (; is_transpose(value_at(p->from, from)); from = value_at(p->from, from)->in[0])
-      flag->as.i = !flag->as.i;
-    in[i] = p->map[from];
-  }
+  product_operands(p, v, attr, in);
+  for (int i = 0; i < 2; i++) in[i] = p->map[in[i]];
   return again(p->to, ir_must(p->to, OP_matmul, in, 2, attr, v->at, v->scope), v);
+}
+
+/* ---------- x W^T + bias as one call ---------- */
+
+/* The product behind `v`, through reshapes, if nobody else reads it. */
+static Val lone_product(const Prepare *p, const uint32_t *uses, Val v) {
+  for (;; v = value_at(p->from, v)->in[0]) {
+    const Value *x = value_at(p->from, v);
+    if (uses[v] != 1 || x->kept) return NO_VAL;
+    if (x->op == OP_matmul) return v;
+    if (x->op != OP_reshape) return NO_VAL;
+  }
+}
+
+/* The library adds a bias to x W^T of matrices in f32. */
+static bool takes_bias(const Prepare *p, Val product, Val sum, Val bias) {
+  const Value *m = value_at(p->from, product), *v = value_at(p->from, sum),
+              *w = value_at(p->from, bias);
+  Attr attr[IR_MAX_ATTRS];
+  Val in[2];
+  if (w->op != OP_param || w->type.rank != 1 || v->type.rank < 2 || m->type.rank != 2) return false;
+  product_operands(p, m, attr, in);
+  if (attr[op_attr(OP_matmul, "ta")].as.i || !attr[op_attr(OP_matmul, "tb")].as.i) return false;
+  Type a = value_at(p->from, in[0])->type, b = value_at(p->from, in[1])->type;
+  Dim n = m->type.dim[1];
+  return a.dtype == DT_f32 && b.dtype == DT_f32 && w->type.dtype == DT_f32 &&
+         v->type.dtype == DT_f32 && a.rank == 2 && b.rank == 2 && dim_equal(n, w->type.dim[0]) &&
+         dim_equal(n, v->type.dim[v->type.rank - 1]);
+}
+
+static void find_biased(Prepare *p, Arena *a) {
+  const Graph *g = p->from;
+  uint32_t *uses = ARENA_ARRAY(a, uint32_t, g->values.len);
+  for (Val v = 1; v < g->values.len; v++)
+    for (int i = 0; p->live[v] && i < value_at(g, v)->inputs; i++) uses[value_at(g, v)->in[i]]++;
+  for (uint32_t i = 0; i < g->outputs.len; i++) uses[g->outputs.at[i].value]++;
+  for (Val v = 1; v < g->values.len && p->fuse; v++) {
+    const Value *x = value_at(g, v);
+    for (int i = 0; p->live[v] && x->op == OP_add && i < 2 && !p->product[v]; i++) {
+      Val m = lone_product(p, uses, x->in[i]);
+      if (!m || !type_equal(value_at(g, x->in[i])->type, x->type)) continue;
+      if (!takes_bias(p, m, v, x->in[1 - i])) continue;
+      p->product[v] = m;
+      for (Val at = x->in[i]; at != m; at = value_at(g, at)->in[0]) p->within[at] = true;
+      p->within[m] = true;
+    }
+  }
+}
+
+static Val copy_biased(Prepare *p, Val sum) {
+  const Value *v = value_at(p->from, sum), *m = value_at(p->from, p->product[sum]);
+  Attr attr[IR_MAX_ATTRS], shape[IR_MAX_ATTRS] = {{.as.dims.len = v->type.rank}};
+  Val in[3];
+  product_operands(p, m, attr, in);
+  bool first = value_at(p->from, v->in[0])->op == OP_param;
+  in[2] = v->in[first ? 0 : 1];
+  for (int i = 0; i < 3; i++) in[i] = p->map[in[i]];
+  Val y = again(p->to, ir_must(p->to, OP_matmul_bias, in, 3, NULL, m->at, m->scope), v);
+  if (v->type.rank == 2) return y;
+  for (int i = 0; i < v->type.rank; i++) shape[0].as.dims.at[i] = v->type.dim[i];
+  return again(p->to, ir_must(p->to, OP_reshape, &y, 1, shape, v->at, v->scope), v);
 }
 
 static bool is_zero(const Graph *g, Val v) {
@@ -112,9 +180,10 @@ static Val copy_part(Prepare *p, Val v) {
 
 static void copy_live(Prepare *p) {
   for (Val v = 1; v < p->from->values.len; v++) {
-    if (!p->live[v]) continue;
+    if (!p->live[v] || p->within[v]) continue;
     const Value *x = value_at(p->from, v);
-    p->map[v] = x->op == OP_matmul              ? copy_matmul(p, x)
+    p->map[v] = p->product[v]                   ? copy_biased(p, v)
+                : x->op == OP_matmul            ? copy_matmul(p, x)
                 : op_has(x->op, OPF_overwrites) ? copy_call(p, x)
                 : x->op == OP_part              ? copy_part(p, v)
                                                 : ir_copy(p->to, p->from, v, p->map);
@@ -228,7 +297,10 @@ Prepared plan_prepare(Arena *a, const Graph *g, bool fuse) {
   work.map = ARENA_ARRAY(a, Val, g->values.len);
   work.live = ARENA_ARRAY(a, bool, g->values.len);
   work.operand = ARENA_ARRAY(a, bool, g->values.len);
+  work.product = ARENA_ARRAY(a, Val, g->values.len);
+  work.within = ARENA_ARRAY(a, bool, g->values.len);
   mark_live(&work);
+  find_biased(&work, a);
   copy_live(&work);
   for (uint32_t i = 0; i < g->outputs.len; i++) {
     Output o = g->outputs.at[i];

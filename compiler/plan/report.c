@@ -214,8 +214,8 @@ static const char *call_text(const Program *p, const Kernel *k, Arena *a) {
   const char *s = op_def(x->op)->name;
   for (int i = 0; i < x->inputs; i++) {
     const char *flag = "";
-    if (x->op == OP_matmul && x->attr[op_attr(OP_matmul, i ? "tb" : "ta")].as.i)
-      flag = " transposed";
+    int at = i < 2 ? op_attr(x->op, i ? "tb" : "ta") : -1;
+    if ((at >= 0 && x->attr[at].as.i) || (x->op == OP_matmul_bias && i == 1)) flag = " transposed";
     s = arena_printf(a, "%s%s %s%s", s, i ? "," : "", shape_text(a, value_at(p->g, x->in[i])->type),
                      flag);
   }

@@ -34,6 +34,20 @@ static void products(void **state) {
   }
 }
 
+static void biased(void **state) {
+  (void)state;
+  float a[M * K], b[N * K], bias[N], c[M * N], same[M * N];
+  for (int i = 0; i < M * K; i++) a[i] = number(i, 1);
+  for (int i = 0; i < N * K; i++) b[i] = number(i, 2);
+  for (int i = 0; i < N; i++) bias[i] = number(i, 3);
+  for (int m = 5; m <= M; m += 9)
+    for (int again = 0; again < 2; again++) {
+      ddp_gemm(false, true, m, N, K, a, b, 0.0f, same); /* another product of this shape */
+      ddp_gemm_bias(m, N, K, a, b, bias, c);
+      for (int i = 0; i < m * N; i++) assert_true(c[i] == same[i] + bias[i % N]);
+    }
+}
+
 /* 16-bit inputs, exact in both types; every form, each result twice (the second is remembered). */
 static void products16(void **state) {
   (void)state;
@@ -98,7 +112,8 @@ static void scatter(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(products16),
-                                     cmocka_unit_test(rows), cmocka_unit_test(scatter)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(biased),
+                                     cmocka_unit_test(products16), cmocka_unit_test(rows),
+                                     cmocka_unit_test(scatter)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
