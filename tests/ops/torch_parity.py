@@ -5,7 +5,9 @@ runs it in single precision with the gradient rules of the table, PyTorch the sa
 """
 
 import itertools
+import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -78,12 +80,14 @@ def compare(what, got, want, tolerance=2e-6):
 
 
 count = gradients = 0
+compared = set()
 
 
 def case(op, inputs, torch_function, attributes="", tolerance=2e-6):
     """One comparison; float inputs get gradients."""
     global count, gradients
     count += 1
+    compared.add(op)
     leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     y = torch_function(*leaves)
     gradient = torch.randn(y.shape) if y.is_floating_point() else torch.zeros(y.shape)
@@ -222,6 +226,13 @@ def indexing():
         case("scatter_add", added, lambda x, *i: torch.scatter_add(x, dim, *i), f"dim=[{dim}]")
     index = torch.randint(0, s[0], shape(1, 2))
     case("rows", [x, index], lambda w, i: w[i])
+    added = values([*index.shape, *s[1:]])
+    case(
+        "rows_add", [index, added],
+        lambda i, g: torch.zeros(s).index_add(0, i.reshape(-1), g.reshape(-1, *s[1:])), f"n=[{s[0]}]", 1e-5,
+    )  # fmt: skip
+    n = rng.randint(1, 9)
+    case("arange", [], lambda: torch.arange(n), f"n=[{n}]")
 
 
 def products():
@@ -254,6 +265,21 @@ def convolutions():
     f = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)[n - 1]
     inputs = [values([batch, c, *space]), values([o, c // groups, *kernel])]
     case("conv", inputs, lambda x, w: f(x, w, None, stride, padding, dilation, groups), how, 1e-5)
+    weight = (torch.nn.grad.conv1d_weight, torch.nn.grad.conv2d_weight, torch.nn.grad.conv3d_weight)[n - 1]
+    y = f(*inputs, None, stride, padding, dilation, groups)
+    case(
+        "conv_filter", [inputs[0], values(y.shape)],
+        lambda x, g: weight(x, inputs[1].shape, g, stride, padding, dilation, groups),
+        f"{lists(kernel=kernel)} {how}", 2e-5,
+    )  # fmt: skip
+    window, step, apart = ([rng.randint(1, 3) for _ in range(2)] for _ in range(3))
+    x = values([2, 3, rng.randint(7, 9), rng.randint(7, 9)])
+    places = [(x.shape[2 + i] - apart[i] * (window[i] - 1) - 1) // step[i] + 1 for i in range(2)]
+    case(
+        "windows", [x],
+        lambda x: torch.nn.functional.unfold(x, window, apart, 0, step).reshape(2, 3, *window, *places),
+        lists(window=window, stride=step, dilation=apart), 1e-5,
+    )  # fmt: skip
     extra = [rng.randint(0, s - 1) for s in stride]
     space = [2 * p // s + rng.randint(2, 4) for p, s in zip(padding, stride)]
     t = torch.nn.functional
@@ -337,4 +363,8 @@ for _ in range(6):
     order()
     for _ in range(4):
         attention()
+rows = (pathlib.Path(__file__).parent / "torch.def").read_text()
+wanted = set(re.findall(r"^TORCH\((\w+),", rows, re.M))
+if wanted != compared:
+    raise SystemExit(f"no case for {sorted(wanted - compared)}, no row in torch.def for {sorted(compared - wanted)}")
 print(f"{count} results and {gradients} gradients agree with PyTorch {torch.__version__}")
