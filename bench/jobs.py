@@ -6,7 +6,7 @@ JOBS[name] = (job file, data, torch)
     torch     torch(folder): the same job in PyTorch as a dict; imports torch, so bench/compare does without
 
 The dict: net (a class or function without arguments), x and y (all samples), loss(net, x, y) (a mean),
-batch, optimizer(params, lr), lr, schedule, warmup. Losses of both are compared, so draws, order of samples and
+batch, optimizer(params, lr), lr, schedule, warmup, and clip where gradients are clipped. Losses of both are compared, so draws, order of samples and
 updates must be the same."""
 import os
 import random
@@ -179,6 +179,81 @@ def images(name, net, batch, lr):
 
 
 # ---------- examples ----------
+def char_gpt(folder, vocabulary=65, context=64, layers=4, width=128, heads=4):
+    """nanoGPT's model in its setting for CPUs, on the text of the example."""
+    import gzip
+    import math
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.c_attn, self.c_proj = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+
+        def forward(self, x):
+            b, t, _ = x.shape
+            q, k, v = (p.view(b, t, heads, width // heads).transpose(1, 2) for p in self.c_attn(x).split(width, 2))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.c_proj(y.transpose(1, 2).reshape(b, t, width))
+
+    class MLP(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.c_fc, self.c_proj = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+
+        def forward(self, x):
+            return self.c_proj(F.gelu(self.c_fc(x)))
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_1, self.attn = nn.LayerNorm(width, bias=False), Attention()
+            self.ln_2, self.mlp = nn.LayerNorm(width, bias=False), MLP()
+
+        def forward(self, x):
+            x = x + self.attn(self.ln_1(x))
+            return x + self.mlp(self.ln_2(x))
+
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+            self.h = nn.Sequential(*[Block() for _ in range(layers)])
+            self.ln_f = nn.LayerNorm(width, bias=False)
+            for name, p in self.named_parameters():
+                if p.dim() > 1:
+                    nn.init.normal_(p, std=0.02)
+                if name.endswith("c_proj.weight"):
+                    nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers))
+            self.lm_head = nn.Linear(width, vocabulary, bias=False)
+            self.lm_head.weight = self.wte.weight
+
+        def forward(self, x):
+            return self.lm_head(self.ln_f(self.h(self.wte(x) + self.wpe(torch.arange(context)))))
+
+    def optimizer(params, lr):
+        params = list(params)
+        return torch.optim.AdamW([dict(params=[p for p in params if p.dim() > 1], weight_decay=0.1),
+                                  dict(params=[p for p in params if p.dim() < 2], weight_decay=0.0)],
+                                 lr, betas=(0.9, 0.99), fused=True)
+
+    def schedule(step, warmup, total, least=0.1):
+        if step < warmup:
+            return step / max(1, warmup)
+        half = 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
+        return max(0.0, half * (1 - least) + least)
+
+    with gzip.open(os.path.join(ROOT, "examples/char_gpt/tinyshakespeare.txt.gz"), "rt") as f:
+        text = f.read()
+    place = {c: i for i, c in enumerate(sorted(set(text)))}
+    data = torch.tensor([place[c] for c in text[:int(0.9 * len(text))]])
+    samples = data.unfold(0, context + 1, 1)
+    return dict(net=GPT, x=samples[:, :-1], y=samples[:, 1:], batch=6, lr=1e-3, schedule=schedule, warmup=100, clip=1.0,
+                loss=lambda net, x, y: F.cross_entropy(net(x).view(-1, vocabulary), y.reshape(-1)), optimizer=optimizer)
+
+
 def example(name):
     def job(folder):
         import torch.nn.functional as F
@@ -188,6 +263,7 @@ def example(name):
 
 
 JOBS = {
+    "char_gpt": ("examples/char_gpt/job.ddp", None, char_gpt),
     "mnist": ("examples/mnist/job.ddp", None, example("mnist")),
     "nanogpt": ("bench/jobs/nanogpt.ddp", gpt_data("nanogpt", 4000, 64), gpt("nanogpt", 65, 64, 4, 128, 4, 12)),
     "babygpt": ("bench/jobs/babygpt.ddp", gpt_data("babygpt", 1000, 256), gpt("babygpt", 65, 256, 6, 384, 6, 8)),

@@ -42,6 +42,8 @@ def train(rank, world, name, data, steps, compiled, store, out):
         start = time.perf_counter()
         loss = job["loss"](model, x, y)
         loss.backward()
+        if "clip" in job:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), job["clip"])
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
