@@ -247,6 +247,9 @@ def products():
             return (a.mT if ta else a) @ (b.mT if tb else b)
 
         case("matmul", [a, b], f, f"ta={str(ta).lower()} tb={str(tb).lower()}", 1e-5)
+    # made after grad: forward alone
+    case("matmul_bias", [values([m, k]), values([n, k]), values([n])],
+         lambda x, w, b: torch.nn.functional.linear(x, w, b).detach(), "", 1e-5)
 
 
 def lists(**attributes):
