@@ -179,8 +179,8 @@ static void declare(const LoopText *l, Val v) {
   else
     from = part_at(l, scene_memory(l->outer, input_of(l->s, at->index)), l->s->turn, t);
   const char *type = l->s->e->target->storage_type(t.dtype);
-  const char *name = arena_printf(l->s->e->arena, "%s%s *%s =", at->home == HOME_arg ? "const " : "",
-                                  type, l->s->memory[v]);
+  const char *name = arena_printf(
+      l->s->e->arena, "%s%s *%s =", at->home == HOME_arg ? "const " : "", type, l->s->memory[v]);
   bool fits = strlen(l->indent) + strlen(name) + strlen(from) + 4 <= 100;
   text_addf(l->out, "%s  %s", l->indent, name);
   if (fits)

@@ -292,7 +292,7 @@ static void write_head(Scene *s, const char *name, Text *out) {
   switch (s->role) {
   case ROLE_train:
   case ROLE_eval:
-    text_addf(out, "static void %s(DdpStep *step) {\n", name);
+    text_addf(out, "DDP_CALLS\nstatic void %s(DdpStep *step) {\n", name);
     break;
   case ROLE_counts:
     text_addf(out, "static void %s(const DdpStep *step, double *counts) {\n", name);

@@ -210,10 +210,10 @@ typedef struct Job {
   int64_t train_batch, eval_batch; /* maxima of B */
   const char *eval_split;          /* "validation", or NULL */
   /* filled by passes/means */
-  Graph *counts;                /* OUT_sum k: denominators of one micro-batch (data only) */
-  Graph *finish;                /* OUT_metric i from host "sum.K" */
-  int32_t train_counts;         /* number of denominators */
-  int32_t eval_sums;            /* number of accumulators of the evaluation; metric 0 is the loss */
+  Graph *counts;        /* OUT_sum k: denominators of one micro-batch (data only) */
+  Graph *finish;        /* OUT_metric i from host "sum.K" */
+  int32_t train_counts; /* number of denominators */
+  int32_t eval_sums;    /* number of accumulators of the evaluation; metric 0 is the loss */
   Span single_at; /* training divides by zero there when a batch is one sample; no file: nowhere */
   VEC(double) count_per_sample; /* denominators that are a constant times B; NAN where not */
   VEC(KernelRemark) remarks;

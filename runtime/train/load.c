@@ -72,8 +72,8 @@ int run_load_find(const RunLoad *l, const DdpTensor *t, const char *name) {
 }
 
 static DdpError *read_tensor(const RunLoad *l, int i, const DdpTensor *t, void *into) {
-  return ddp_safetensors_read(l->file, ddp_safetensors_name(l->file, i), t->dtype, t->rank, t->shape,
-                              into);
+  return ddp_safetensors_read(l->file, ddp_safetensors_name(l->file, i), t->dtype, t->rank,
+                              t->shape, into);
 }
 
 /* The other names of a tensor must stand for the same numbers. */
@@ -85,10 +85,11 @@ static DdpError *compare_tied(const RunLoad *l, const DdpTensor *t, int own, con
     void *again = malloc(bytes + 1);
     DdpError *error = again ? read_tensor(l, i, t, again) : ddp_error(DDP_MEMORY, "out of memory");
     if (!error && memcmp(again, read, bytes) != 0) {
-      error = ddp_error(DDP_DATA,
-                        "the file holds other numbers in %s than in %s, which are one tensor in the "
-                        "model; leave out its `tie`, or correct the file",
-                        ddp_safetensors_name(l->file, i), ddp_safetensors_name(l->file, own));
+      error =
+          ddp_error(DDP_DATA,
+                    "the file holds other numbers in %s than in %s, which are one tensor in the "
+                    "model; leave out its `tie`, or correct the file",
+                    ddp_safetensors_name(l->file, i), ddp_safetensors_name(l->file, own));
     }
     free(again);
     DDP_TRY(error);

@@ -88,8 +88,8 @@ DDP_INLINE void ddp_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, cons
 #else
 /* Sums run over k in order; the inner loop is over columns of C, or a dot product where B is read
    transposed. */
-DDP_INLINE void ddp_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *restrict a,
-                         const float *restrict b, float beta, float *restrict c) {
+DDP_APART void ddp_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *restrict a,
+                        const float *restrict b, float beta, float *restrict c) {
   for (int64_t i = 0; i < m; i++) {
     float *row = c + i * n;
     for (int64_t j = 0; j < n && !tb; j++) row[j] = beta == 0.0f ? 0.0f : beta * row[j];

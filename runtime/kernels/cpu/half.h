@@ -12,6 +12,15 @@
 #define DDP_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
+/* A function that has loops of its own: compiled once, as the job is, wherever it is called from. */
+#define DDP_APART static __attribute__((noinline, unused))
+/* A list of calls and nothing else: optimizing it gains nothing, and grows faster than its length. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define DDP_CALLS __attribute__((optimize("O1")))
+#else
+#define DDP_CALLS
+#endif
+
 DDP_INLINE uint32_t ddp_bits(float x) {
   uint32_t u;
   memcpy(&u, &x, sizeof u);

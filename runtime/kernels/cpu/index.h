@@ -9,9 +9,9 @@
    y[o, index[o, i, r], r] += src[o, i, r] with y = x before: x, y are [outer, size, inner],
    index and src [outer, count, inner]. */
 #define DDP_INDEX_KERNELS(name, I)                                                                 \
-  DDP_INLINE void ddp_rows_add_##name(float *restrict y, const I *restrict index,                  \
-                                      const float *restrict g, int64_t count, int64_t width,       \
-                                      int64_t rows, bool accumulate) {                             \
+  DDP_APART void ddp_rows_add_##name(float *restrict y, const I *restrict index,                   \
+                                     const float *restrict g, int64_t count, int64_t width,        \
+                                     int64_t rows, bool accumulate) {                              \
     if (!accumulate) memset(y, 0, sizeof *y *(size_t)(rows * width));                              \
     for (int64_t i = 0; i < count; i++) {                                                          \
       float *row = y + (int64_t)index[i] * width;                                                  \
@@ -19,10 +19,10 @@
       for (int64_t j = 0; j < width; j++) row[j] += from[j];                                       \
     }                                                                                              \
   }                                                                                                \
-  DDP_INLINE void ddp_scatter_add_##name(float *restrict y, const float *restrict x,               \
-                                         const I *restrict index, const float *restrict src,       \
-                                         int64_t outer, int64_t size, int64_t count,               \
-                                         int64_t inner, bool accumulate) {                         \
+  DDP_APART void ddp_scatter_add_##name(float *restrict y, const float *restrict x,                \
+                                        const I *restrict index, const float *restrict src,        \
+                                        int64_t outer, int64_t size, int64_t count, int64_t inner, \
+                                        bool accumulate) {                                         \
     const int64_t all = outer * size * inner;                                                      \
     for (int64_t i = 0; i < all; i++) y[i] = accumulate ? y[i] + x[i] : x[i];                      \
     for (int64_t o = 0; o < outer; o++)                                                            \
