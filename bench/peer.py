@@ -22,7 +22,7 @@ from jobs import JOBS  # noqa: E402
 from torch_ddp import SEED, windows  # noqa: E402
 
 
-def train(rank, world, name, data, steps, compiled, store, out):
+def train(rank, world, name, data, steps, compiled, bf16, store, out):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     job = JOBS[name][2](data)
@@ -40,7 +40,8 @@ def train(rank, world, name, data, steps, compiled, store, out):
     dist.barrier()
     for x, y in batches:
         start = time.perf_counter()
-        loss = job["loss"](model, x, y)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = job["loss"](model, x, y)
         loss.backward()
         if "clip" in job:
             torch.nn.utils.clip_grad_norm_(net.parameters(), job["clip"])
@@ -68,8 +69,9 @@ if __name__ == "__main__":
     ap.add_argument("--data", help="folder with the data of the job, for those that have generated data")
     ap.add_argument("--steps", type=int, default=200)
     ap.add_argument("--compile", action="store_true")
+    ap.add_argument("--bf16", action="store_true", help="torch.autocast")
     a = ap.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "out.json")
-        mp.spawn(train, (2, a.job, a.data, a.steps, a.compile, os.path.join(folder, "store"), result), 2)
+        mp.spawn(train, (2, a.job, a.data, a.steps, a.compile, a.bf16, os.path.join(folder, "store"), result), 2)
         print(open(result).read())
