@@ -77,7 +77,8 @@ static const char *host_text(Scene *s, const Value *v) {
 
 static const char *draw_name(Scene *s, const Value *v) {
   int64_t site = v->attr[op_attr(v->op, "site")].as.i;
-  bool data = v->attr[op_attr(v->op, "data")].as.i != 0;
+  int attr = op_attr(v->op, "data"); /* a call that draws belongs to the model */
+  bool data = attr >= 0 && v->attr[attr].as.i != 0;
   for (uint32_t i = 0; i < s->draws.len; i++)
     if (s->draws.at[i].site == site && s->draws.at[i].data == data) return s->draws.at[i].name;
   const char *from = s->outer ? draw_name(s->outer, v) : NULL;

@@ -73,7 +73,8 @@ static const char *attention_dropout(const KernelCall *c, Type q, Attr *keep, At
     const Value *x = value_at(g, v);
     if (!op_has(x->op, OPF_random)) continue;
     draws++;
-    if (x->op != OP_bernoulli || !dim_equal(q.dim[0], (Dim){1, 0}))
+    if (x->op != OP_bernoulli || x->attr[op_attr(OP_bernoulli, "data")].as.i ||
+        !dim_equal(q.dim[0], (Dim){1, 0}))
       return "its draws are not one row for each sample";
     keep->as.f = x->attr[op_attr(OP_bernoulli, "p")].as.f;
     site->as.i = x->attr[op_attr(OP_bernoulli, "site")].as.i;
