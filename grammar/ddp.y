@@ -81,7 +81,7 @@ static void ddp_error(const Span *at, Parse *p, const char *message);
 %token TIE "tie" INIT "init" FREEZE "freeze" LOAD "load" EVAL "eval" GROUP "group"
 %token PARAM "param" BUFFER "buffer" FORWARD "forward" OPTIMIZER "optimizer" UPDATE "update"
 %token DATASET "dataset" LET "let" FIELD "field" SPLIT "split" TRANSFORM "transform"
-%token MODEL "model" OBJECTIVE "objective" METRIC "metric" TRAIN "train" EXTENDS "extends"
+%token MODEL "model" OBJECTIVE "objective" METRIC "metric" OUTPUT "output" TRAIN "train" EXTENDS "extends"
 %token RUNTIME "runtime" TARGET "target" SWEEP "sweep" FINAL "final"
 %token AT_KERNEL "@kernel" INT "an integer" FLOAT "a float" PERCENT "a percentage"
 %token STRING "a text" IDENT "a name" INDEXED "an indexed name"
@@ -170,7 +170,7 @@ word
   ;
 open_word
   : "param" | "buffer" | "forward" | "optimizer" | "update" | "dataset" | "let" | "field" | "split"
-  | "transform" | "model" | "objective" | "metric" | "train" | "extends" | "runtime" | "target"
+  | "transform" | "model" | "objective" | "metric" | "output" | "train" | "extends" | "runtime" | "target"
   | "sweep" | "final"
   ;
 name
@@ -386,6 +386,7 @@ objective_stmts
 objective_stmt
   : stmt
   | "metric" name "=" expr                            { $$ = ast_metric(p, @$, $2, $4); }
+  | "output" name "=" expr                            { $$ = ast_output(p, @$, $2, $4); }
   ;
 
 /* ---------- settings ---------- */

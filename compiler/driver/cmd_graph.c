@@ -65,6 +65,7 @@ static const char *output_name(Arena *a, const Job *job, const Output *o) {
     return arena_printf(a, "gradient of %s", job->leaves.at[o->index].name);
   case OUT_buffer:
     return arena_printf(a, "new %s", job->leaves.at[o->index].name);
+  case OUT_result:
   case OUT_value:
     if (!o->index) return "loss";
     if ((uint32_t)o->index <= job->metrics.len)

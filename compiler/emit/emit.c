@@ -81,11 +81,18 @@ static void name_leaves(Emit *e) {
 }
 
 static void reserve_globals(Emit *e) {
-  static const char *const names[] = {
-      "arenas",     "ready",    "init",    "groups",           "fields",        "sources",
-      "splits",     "settings", "metrics", "optimizers",       "spec",          "evaluate",
-      "accumulate", "schedule", "factor",  "count_per_sample", "metric_values", "forward_backward",
-      "warmup",     "total",    "base_lr", "window_counts"};
+  static const char *const names[] = {"arenas",        "ready",
+                                      "init",          "groups",
+                                      "fields",        "sources",
+                                      "splits",        "settings",
+                                      "metrics",       "optimizers",
+                                      "spec",          "evaluate",
+                                      "accumulate",    "schedule",
+                                      "factor",        "count_per_sample",
+                                      "metric_values", "forward_backward",
+                                      "predict",       "results",
+                                      "warmup",        "total",
+                                      "base_lr",       "window_counts"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) names_add(&e->globals, names[i]);
   for (int64_t i = 0; i < external_count(); i++) {
     const char *function = external_at(i)->function;
@@ -129,6 +136,11 @@ void emit_program(Text *out, const Plan *plan, const EmitOptions *options) {
     program_write(&e, &plan->eval, ROLE_eval, 0, &steps);
     text_add(&steps, "\n/* Metrics from the accumulators of all ranks */\n");
     program_write(&e, &plan->finish, ROLE_finish, 0, &steps);
+    text_add(&steps, "\n");
+  }
+  if (plan->predict.g) {
+    text_add(&steps, "/* Where the outputs of this batch lie */\n");
+    program_write(&e, &plan->predict, ROLE_predict, 0, &steps);
     text_add(&steps, "\n");
   }
   for (uint32_t i = 0; i < plan->job->optimizers.len; i++) {

@@ -293,6 +293,7 @@ static void write_head(Scene *s, const char *name, Text *out) {
   switch (s->role) {
   case ROLE_train:
   case ROLE_eval:
+  case ROLE_predict:
     text_addf(out, "DDP_CALLS\nstatic void %s(DdpStep *step) {\n", name);
     break;
   case ROLE_counts:
@@ -361,6 +362,8 @@ static const char *role_name(Scene *s, int32_t number) {
     return "forward_backward";
   case ROLE_eval:
     return "evaluate";
+  case ROLE_predict:
+    return "predict";
   case ROLE_counts:
     return "window_counts";
   case ROLE_finish:
@@ -381,6 +384,10 @@ void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *o
   const Made *made = scene_make(e, p, role == ROLE_finish || role == ROLE_schedule);
   names_init(&names, e->arena, &e->globals);
   scene_kernels(&s, made, &calls, "  ");
+  for (uint32_t i = 0; role == ROLE_predict && i < p->g->outputs.len; i++) {
+    const Output *o = &p->g->outputs.at[i];
+    text_addf(&calls, "  step->results[%d] = %s;\n", o->index, scene_memory(&s, o->value));
+  }
   const char *body = calls.at ? calls.at : "";
   write_head(&s, role_name(&s, number), out);
   if (s.batch)

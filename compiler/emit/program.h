@@ -6,6 +6,7 @@
 typedef enum Role {
   ROLE_train,
   ROLE_eval,
+  ROLE_predict,
   ROLE_counts,
   ROLE_optimizer,
   ROLE_finish,

@@ -375,11 +375,31 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+static void write_results(Emit *e, Text *out) {
+  const Plan *plan = e->plan;
+  if (!plan->predict.g) return;
+  text_add(out, "static const DdpResult results[] = {\n");
+  for (uint32_t i = 0; i < plan->job->outputs.len; i++) {
+    Type t = plan->job->outputs.at[i].type;
+    for (int d = 1; d < t.rank; d++) t.dim[d - 1] = t.dim[d];
+    t.rank--;
+    Dim n;
+    check(type_elements(t, &n), "an output has no size");
+    text_add(out, "    {.name = ");
+    write_string(out, plan->job->outputs.at[i].name, "");
+    text_addf(out, ", .dtype = DDP_%s, .rank = %d, .shape = ", dtype_name(t.dtype), t.rank);
+    write_ints(out, &t);
+    text_addf(out, ", .elements = %lld},\n", (long long)n.fixed);
+  }
+  text_add(out, "};\n\n");
+}
+
 void tables_write_job(Emit *e, Text *out) {
   const Plan *plan = e->plan;
   const Job *job = plan->job;
   const char *file = strrchr(job->path, '/');
   bool counts = plan->counts.kernels.len > 0, eval = plan->eval.kernels.len > 0;
+  write_results(e, out);
   text_add(out, "static const DdpJob job = {\n    .abi = DDP_JOB_ABI,\n    .name = ");
   write_string(out, file ? file + 1 : job->path, "");
   text_add(out, ",\n    .directory = DDP_JOB_DIRECTORY,\n    .compiler = ");
@@ -421,7 +441,8 @@ void tables_write_job(Emit *e, Text *out) {
             ".eval_block = %lld,\n    .step_block = %lld,\n",
             (long long)job->train_batch, (long long)job->eval_batch,
             (long long)larger(plan->train.block_bytes, plan->counts.block_bytes),
-            (long long)plan->eval.block_bytes, (long long)plan_step_block(plan));
+            (long long)larger(plan->eval.block_bytes, plan->predict.block_bytes),
+            (long long)plan_step_block(plan));
   text_addf(out, "    .n_counts = %d,\n    .count_per_sample = %s,\n    .n_sums = %d,\n",
             job->train_counts, job->train_counts ? "count_per_sample" : "NULL", job->eval_sums);
   text_addf(out, "    .metrics = metrics,\n    .n_metrics = %u,\n", job->metrics.len + 1);
@@ -431,6 +452,9 @@ void tables_write_job(Emit *e, Text *out) {
       "    .metric_values = %s,\n    .schedule = schedule,\n",
       counts ? "window_counts" : "NULL", eval ? "evaluate" : "NULL",
       eval ? "metric_values" : "NULL");
+  if (plan->predict.g)
+    text_addf(out, "    .predict = predict,\n    .results = results,\n    .n_results = %u,\n",
+              job->outputs.len);
   if (job->measured) {
     text_addf(out, "    .measured = \"%s\",\n    .measured_numbers = (const double[]){",
               job->measured);

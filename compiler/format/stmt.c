@@ -40,7 +40,8 @@ static void put_if(Layout *l, const Stmt *s) {
 static void put_stmt(Layout *l, const Stmt *s) {
   switch (s->kind) {
   case STMT_metric:
-    put(l, "metric "); /* fall through */
+  case STMT_output:
+    put(l, s->kind == STMT_metric ? "metric " : "output "); /* fall through */
   case STMT_assign:
     put_targets(l, &s->targets);
     put(l, " = ");
@@ -71,7 +72,8 @@ void put_body(Layout *l, Body body) {
   put_block_open(l);
   for (uint32_t i = 0; i < n; i++) {
     const Stmt *s = body.stmts->at[i];
-    bool plain = s->kind == STMT_assign || s->kind == STMT_metric || s->kind == STMT_require;
+    bool plain = s->kind == STMT_assign || s->kind == STMT_metric || s->kind == STMT_output ||
+                 s->kind == STMT_require;
     uint32_t until = plain ? s->value->span.begin : s->span.begin;
     doc_hard(&l->doc);
     put_item(l, (Item){.begin = s->span.begin, .until = until, .first = i == 0});

@@ -151,6 +151,7 @@ typedef enum OutputKind {
   OUT_state,   /* optimizer graphs: new value of state `index`; -1 is the parameter itself */
   OUT_carried, /* bodies of loops: what argument `over + index` is in the next turn */
   OUT_yield,   /* bodies of loops: one part of the stacked result `index` */
+  OUT_result,  /* output `index` of the objective, [B, ...] */
   OUT_value,   /* anything else by number: schedules, tests */
 } OutputKind;
 typedef struct Output {

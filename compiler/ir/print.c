@@ -4,9 +4,10 @@
 #include <inttypes.h>
 
 const char *const ir_output_names[] = {
-    [OUT_loss] = "loss",       [OUT_grad] = "grad",     [OUT_buffer] = "buffer",
-    [OUT_sum] = "sum",         [OUT_metric] = "metric", [OUT_state] = "state",
-    [OUT_carried] = "carried", [OUT_yield] = "yield",   [OUT_value] = "value",
+    [OUT_loss] = "loss",     [OUT_grad] = "grad",       [OUT_buffer] = "buffer",
+    [OUT_sum] = "sum",       [OUT_metric] = "metric",   [OUT_state] = "state",
+    [OUT_result] = "result", [OUT_carried] = "carried", [OUT_yield] = "yield",
+    [OUT_value] = "value",
 };
 const int ir_output_kinds = sizeof ir_output_names / sizeof *ir_output_names;
 

@@ -70,7 +70,7 @@ static void keep_operand(Fuser *f, Val v, bool strided) {
 static void decide_forced(Fuser *f, const Prepared *p) {
   for (uint32_t i = 0; i < f->g->outputs.len; i++) {
     Output *o = &f->g->outputs.at[i];
-    check(!f->output[o->value], "%%%u is two outputs", o->value);
+    check(!f->output[o->value] || o->kind == OUT_result, "%%%u is two outputs", o->value);
     f->output[o->value] = o;
     keep(f, o->value);
   }

@@ -44,6 +44,7 @@ Plan *plan_make(Job *job) {
   KernelNames names = {0};
   make_program(plan, &plan->train, job->train, job->train_batch, &names);
   make_program(plan, &plan->eval, job->eval, job->eval_batch, &names);
+  make_program(plan, &plan->predict, job->predict, job->eval_batch, &names);
   make_program(plan, &plan->counts, job->counts, job->train_batch, &names);
   make_program(plan, &plan->finish, job->finish, 1, &names);
   make_program(plan, &plan->schedule, job->schedule, 1, &names);
@@ -78,6 +79,7 @@ static void dump_program(Text *out, const Program *p) {
 void plan_dump_nests(Text *out, const Plan *plan) {
   dump_program(out, &plan->train);
   dump_program(out, &plan->eval);
+  dump_program(out, &plan->predict);
   dump_program(out, &plan->counts);
   dump_program(out, &plan->finish);
   dump_program(out, &plan->schedule);

@@ -116,7 +116,7 @@ typedef struct Bucket {
 
 typedef struct Plan {
   Job *job;
-  Program train, eval, counts, finish, schedule;
+  Program train, eval, predict, counts, finish, schedule;
   VEC(Program) optimizers;
   VEC(PlanArena) arenas;
   VEC(int32_t) ready;    /* trained leaves in the order in which their gradients become ready */

@@ -53,7 +53,7 @@ static void make_places(Program *p, Fuser *f) {
     ValuePlace place = {0};
     if (v && fuse_is_resident(g, v))
       place = place_of_source(g, v);
-    else if (v && f->output[v])
+    else if (v && f->output[v] && f->output[v]->kind != OUT_result)
       place = place_of_output(f->output[v]);
     else if (f->memory[v])
       place.home = HOME_block;
@@ -201,6 +201,11 @@ static void set_lifetimes(Program *p) {
     for (uint32_t w = 0; w < k->writes.len; w++)
       p->places.at[k->writes.at[w]].first = p->places.at[k->writes.at[w]].last = (int32_t)i;
     for (uint32_t r = 0; r < k->reads.len; r++) p->places.at[k->reads.at[r]].last = (int32_t)i;
+  }
+  for (uint32_t i = 0; i < p->g->outputs.len; i++) { /* stay until the program ends */
+    ValuePlace *place = &p->places.at[p->g->outputs.at[i].value];
+    bool kept = p->g->outputs.at[i].kind == OUT_result && place->home == HOME_block;
+    if (kept) place->last = (int32_t)p->kernels.len - 1;
   }
 }
 

@@ -92,6 +92,7 @@ void sweep_make(Analysis *a);
 /* objective.c */
 void objective_build(Analysis *a);
 void objective_metric(void *self, Eval *e, const Stmt *stmt, Datum value);
+void objective_output(void *self, Eval *e, const Stmt *stmt, Datum value);
 /* optimizer.c */
 typedef struct OptimizerChoice { /* values of `optim` and `optim_args` */
   const Expr *expr;              /* NULL: the default's name */

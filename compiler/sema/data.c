@@ -603,6 +603,7 @@ static void check_splits(DataState *s) {
 void data_finish(Analysis *a) {
   mark_used(a, a->job->train);
   mark_used(a, a->job->eval);
+  mark_used(a, a->job->predict);
   for (uint32_t i = 0; i < a->data.len; i++) {
     /* without the graphs, what is unread may be read where the error is */
     if (a->objective_ok) check_used(a->data.at[i]);

@@ -41,6 +41,7 @@ typedef struct JobHooks {
   void (*fix)(void *self, const char *key, const char *reason, Span at);
   /* `metric NAME = value` while a body of an objective runs. */
   void (*metric)(void *self, Eval *e, const Stmt *stmt, Datum value);
+  void (*output)(void *self, Eval *e, const Stmt *stmt, Datum value); /* `output NAME = value` */
   /* Fields that a value of a transform is made of count as read. */
   void (*use)(void *self, const Graph *g, Val v);
   /* Number of classes of the field that an input node reads; 0: it has none. */

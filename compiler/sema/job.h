@@ -120,6 +120,13 @@ typedef struct Metric {
   Span at;
 } Metric;
 
+/* `output`: a tensor of the evaluation with the batch in front, for `--predict`. */
+typedef struct JobOutput {
+  const char *name;
+  Type type; /* of the batch; passes may leave a reshape of it to the reader */
+  Span at;
+} JobOutput;
+
 /* A C header with operators, and what stands beside it. */
 typedef struct NativeHeader {
   const char *path;             /* where it lies */
@@ -196,6 +203,7 @@ typedef struct Job {
   VEC(Group) groups;
   VEC(Optimizer) optimizers;
   VEC(Metric) metrics;
+  VEC(JobOutput) outputs;
   VEC(JobSetting) settings;
   JobTarget target;
   JobRecompute recompute;
@@ -206,6 +214,7 @@ typedef struct Job {
   /* A schedule that the runtime carries out, with its numbers; NULL: `schedule` says all. */
   const char *measured;
   VEC(double) measured_numbers;
+  Graph *predict; /* OUT_result i = outputs i; NULL: there are none */
   Graph *schedule; /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
   int64_t train_batch, eval_batch; /* maxima of B */
   const char *eval_split;          /* "validation", or NULL */

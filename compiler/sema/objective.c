@@ -14,6 +14,7 @@ void objective_metric(void *self, Eval *e, const Stmt *stmt, Datum value) {
   Analysis *a = self;
   const Name *name = &stmt->targets.at[0];
   if (!e->build || e->build->graph->training) return; /* metrics are for evaluation */
+  if (a->job->eval) return;                           /* the graph of the outputs */
   for (uint32_t i = 0; i < a->job->metrics.len; i++) {
     if (a->job->metrics.at[i].name != name->text) continue;
     eval_report(e, DIAG_E0302, name->span, "metric `%s` is declared twice", name->text);
@@ -39,6 +40,40 @@ void objective_metric(void *self, Eval *e, const Stmt *stmt, Datum value) {
            (Metric){.name = name->text,
                     .at = name->span,
                     .eval_value = as_f32(g, v, stmt->value->span)});
+}
+
+/* Outputs are noted while the graph for evaluation is built, and computed in a graph of their own. */
+void objective_output(void *self, Eval *e, const Stmt *stmt, Datum value) {
+  Analysis *a = self;
+  const Name *name = &stmt->targets.at[0];
+  bool predict = e->build && a->job->eval && !e->build->graph->training;
+  if (!e->build || e->build->graph->training) return;
+  Val v = NO_VAL;
+  if (value.kind == DATUM_error || !need_tensor(e, value, stmt->value->span, "an output", &v)) {
+    return;
+  }
+  Type t = value_at(e->build->graph, v)->type;
+  if (predict) {
+    for (uint32_t i = 0; i < a->job->outputs.len; i++)
+      if (a->job->outputs.at[i].name == name->text)
+        graph_output(e->build->graph, OUT_result, (int32_t)i, v);
+    return;
+  }
+  for (uint32_t i = 0; i < a->job->outputs.len; i++) {
+    if (a->job->outputs.at[i].name != name->text) continue;
+    eval_report(e, DIAG_E0302, name->span, "output `%s` is declared twice", name->text);
+    diag_note(a->job->outputs.at[i].at, "first declared here");
+    return;
+  }
+  if (t.rank == 0 || t.dim[0].per_batch != 1 || t.dim[0].fixed != 0) {
+    eval_report(e, DIAG_E0914, stmt->value->span,
+                "output `%s` is %s; its first dimension is not that of the samples", name->text,
+                datum_describe(e, value));
+    diag_help("`metric` is for one number over all samples");
+    return;
+  }
+  vec_push(a->arena, &a->job->outputs,
+           (JobOutput){.name = name->text, .type = t, .at = name->span});
 }
 
 /* Where `loss` was assigned last, for messages. */
@@ -119,6 +154,18 @@ static void check_metric_name(Analysis *a) {
   if (near.best) diag_help("did you mean `%s`?", near.best);
 }
 
+static Graph *build_predict(Analysis *a) {
+  Graph *g = graph_new(a->arena, "predict", false);
+  Build *b = build_new(a->arena, g, a->leaves);
+  b->batch = a->job->eval_batch;
+  Eval e = eval_new(a->program, b, a->leaves, false);
+  Env *env = env_new(a->arena, NULL, a->root);
+  bool ok = eval_stmts(&e, a->objective->body, env);
+  if (!ok) return NULL;
+  ir_verify(g, "sema");
+  return g;
+}
+
 void objective_build(Analysis *a) {
   unsigned before = diag_errors();
   a->job->train = build_graph(a, true);
@@ -126,4 +173,5 @@ void objective_build(Analysis *a) {
   a->job->eval = build_graph(a, false);
   a->objective_ok = a->job->train && a->job->eval;
   if (a->objective_ok) check_metric_name(a);
+  if (a->objective_ok && a->job->outputs.len) a->job->predict = build_predict(a);
 }

@@ -268,7 +268,7 @@ static void make_targets(Resolver *r, Names *names, NameList targets) {
 static void announce(Resolver *r, Names *names, StmtList body) {
   for (uint32_t i = 0; i < body.len; i++) {
     NameList t = body.at[i]->targets;
-    if (body.at[i]->kind == STMT_metric) continue;
+    if (body.at[i]->kind == STMT_metric || body.at[i]->kind == STMT_output) continue;
     for (uint32_t k = 0; k < t.len; k++)
       if (!t.at[k].index && !names_find(names, t.at[k].text) && strcmp(t.at[k].text, "_") != 0)
         names_define(r, names, t.at[k].text, KNOWN_local, t.at[k].span)->not_yet = true;
@@ -335,6 +335,7 @@ void resolve_stmts(Resolver *r, Names *names, StmtList body) {
       break;
     case STMT_require:
     case STMT_metric:
+    case STMT_output:
       resolve_expr(r, names, s->value);
       break;
     default:

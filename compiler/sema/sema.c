@@ -239,6 +239,7 @@ Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
                                  .setting = setting,
                                  .fix = fix,
                                  .metric = objective_metric,
+                                 .output = objective_output,
                                  .use = data_use,
                                  .classes = data_classes};
   if (!import_job(a, a->job->path)) return NULL;

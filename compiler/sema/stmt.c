@@ -176,10 +176,13 @@ static bool run_stmt(Eval *e, const Stmt *s, Env *env) {
     return run_if(e, s, env);
   case STMT_require:
     return require_holds(e, s->value, s->message, env, s->span);
-  case STMT_metric: {
+  case STMT_metric:
+  case STMT_output: {
     Datum d = eval_expr(e, s->value, env);
     if (d.kind == DATUM_error) return false;
-    if (e->program->hooks.metric) e->program->hooks.metric(e->program->hooks.self, e, s, d);
+    void (*hook)(void *, Eval *, const Stmt *, Datum) =
+        s->kind == STMT_metric ? e->program->hooks.metric : e->program->hooks.output;
+    if (hook) hook(e->program->hooks.self, e, s, d);
     return true;
   }
   default:

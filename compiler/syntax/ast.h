@@ -188,12 +188,13 @@ typedef enum StmtKind {
   STMT_if,
   STMT_require,
   STMT_metric, /* objective only */
+  STMT_output, /* likewise */
 } StmtKind;
 struct Stmt {
   StmtKind kind;
   Span span;
-  NameList targets; /* assign, collect; metric: one */
-  Expr *value;      /* assign, metric; condition of if and require */
+  NameList targets; /* assign, collect; metric, output: one */
+  Expr *value;      /* assign, metric, output; condition of if and require */
   Loop loop;        /* collect, for */
   StmtList body, orelse;
   bool has_else;

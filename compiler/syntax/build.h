@@ -83,6 +83,7 @@ Stmt *ast_for(Parse *p, Span at, Loop loop, Block *body);
 Stmt *ast_if(Parse *p, Span at, Expr *condition, Block *yes, bool has_else, Block *no);
 Stmt *ast_require(Parse *p, Span at, Expr *condition, const Span *message);
 Stmt *ast_metric(Parse *p, Span at, Name name, Expr *value);
+Stmt *ast_output(Parse *p, Span at, Name name, Expr *value);
 
 Path ast_path(Parse *p, Span at, Name name);
 Path ast_path_name(Parse *p, Span at, Path path, Name name);

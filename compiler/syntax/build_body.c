@@ -171,13 +171,21 @@ Stmt *ast_require(Parse *p, Span at, Expr *condition, const Span *message) {
   return s;
 }
 
-Stmt *ast_metric(Parse *p, Span at, Name name, Expr *value) {
-  Stmt *s = stmt_new(p, STMT_metric, at);
+static Stmt *result(Parse *p, StmtKind kind, Span at, Name name, Expr *value) {
+  Stmt *s = stmt_new(p, kind, at);
   ast_plain(p, name);
   NameVec *targets = ast_names(p, NULL, name);
   LIST_SET(s->targets, targets);
   s->value = value;
   return s;
+}
+
+Stmt *ast_metric(Parse *p, Span at, Name name, Expr *value) {
+  return result(p, STMT_metric, at, name, value);
+}
+
+Stmt *ast_output(Parse *p, Span at, Name name, Expr *value) {
+  return result(p, STMT_output, at, name, value);
 }
 
 /* ---------- paths ---------- */

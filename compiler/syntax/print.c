@@ -345,7 +345,10 @@ static void stmt(Text *out, const Stmt *s, int level) {
     break;
   case STMT_assign:
   case STMT_metric:
-    text_add(out, s->kind == STMT_metric ? "(metric " : "(set ");
+  case STMT_output:
+    text_add(out, s->kind == STMT_metric   ? "(metric "
+                  : s->kind == STMT_output ? "(output "
+                                           : "(set ");
     names(out, &s->targets);
     text_add(out, " ");
     ast_print_expr(out, s->value);

@@ -32,6 +32,10 @@ static const OwnFlag own_flags[] = {
      offsetof(DdpConfig, init_from)},
     {"init_only", NULL, "write the initial weights to output_dir and end",
      offsetof(DdpConfig, init_only)},
+    {"predict", "FILE.safetensors", "write the outputs for every sample of a split and end",
+     offsetof(DdpConfig, predict)},
+    {"predict_split", "NAME", "the split of --predict (default: validation)",
+     offsetof(DdpConfig, predict_split)},
 };
 enum { OWN_FLAGS = sizeof own_flags / sizeof own_flags[0] };
 
@@ -50,7 +54,7 @@ static const struct {
     {"save_safetensors", "leave it out: weights are always safetensors"},
 };
 
-static const char *keep(DdpConfig *c, const char *text) {
+const char *ddp_config_keep(DdpConfig *c, const char *text) {
   size_t n = strlen(text) + 1;
   DdpText *t = malloc(sizeof *t + n);
   if (!t) abort(); /* a few bytes at start: nothing sensible is left to do */
@@ -149,7 +153,7 @@ static DdpError * override(DdpConfig *c, const DdpJob *job, const char *name, co
   int key = row_find(name);
   if (key < 0) return unknown(origin, name);
   DdpSettings scratch = c->settings;
-  const char *kept = keep(c, text);
+  const char *kept = ddp_config_keep(c, text);
   DdpError *error = NULL;
   if (ddp_setting_rows[key].class_ != 'X') {
     error = ddp_config_parse(&scratch, &ddp_setting_rows[key], kept);
@@ -162,7 +166,7 @@ static DdpError * override(DdpConfig *c, const DdpJob *job, const char *name, co
   DDP_TRY(check_override(c, job, key, kept, origin));
   c->settings = scratch;
   c->value[key] = kept;
-  c->source[key] = keep(c, source);
+  c->source[key] = ddp_config_keep(c, source);
   return NULL;
 }
 
@@ -257,11 +261,11 @@ static DdpError *flag_split(DdpConfig *c, int argc, char **argv, Flag *f) {
   const char *equals = strchr(arg, '=');
   char *name = equals ? strndup(arg, (size_t)(equals - arg)) : strdup(arg);
   if (!name) return ddp_error(DDP_MEMORY, "out of memory");
-  f->origin = keep(c, name);
+  f->origin = ddp_config_keep(c, name);
   for (char *p = name + 2; *p; p++) {
     if (*p == '-') *p = '_';
   }
-  f->name = keep(c, name + 2);
+  f->name = ddp_config_keep(c, name + 2);
   free(name);
   f->value = equals ? equals + 1 : NULL;
   f->consumed = 1;
@@ -290,7 +294,7 @@ static DdpError *own_flag(DdpConfig *c, const Flag *f, bool *found) {
     char *at = (char *)c + own_flags[i].offset;
     *found = true;
     if (own_flags[i].argument)
-      *(const char **)(void *)at = keep(c, f->value);
+      *(const char **)(void *)at = ddp_config_keep(c, f->value);
     else if (f->value)
       return ddp_error(DDP_USAGE, "%s takes no value", f->origin);
     else

@@ -41,10 +41,12 @@ typedef struct DdpConfig {
   bool fixed[DDP_KEY_COUNT];         /* no override at run time */
   /* the program's own flags */
   bool help, help_env, spec, version, print_config, init_only;
-  const char *config, *init_from;
+  const char *config, *init_from, *predict, *predict_split;
   struct DdpText *texts; /* owned copies */
 } DdpConfig;
 
+/* A copy that lives as long as the configuration. */
+const char *ddp_config_keep(DdpConfig *c, const char *text);
 /* Reads everything; the first error names the flag or key, the reason and the fix. argv without the
    launcher's flags. *out is to be freed also after an error. */
 DdpError *ddp_config_read(DdpConfig *out, const DdpJob *job, int argc, char **argv);

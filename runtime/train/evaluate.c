@@ -11,30 +11,37 @@ typedef struct Evaluation {
   int n;                            /* sums of one batch */
 } Evaluation;
 
+DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, int64_t samples,
+                        DdpStep *step) {
+  for (int64_t i = 0; i < n; i++) {
+    r->eval_index[i] = r->sample[i] = first + i;
+    r->row[i] = ddp_dataset_row(r->data, split, first + i);
+  }
+  DDP_TRY(ddp_dataset_gather(r->data, split, r->eval_index, n, r->batch));
+  *step = (DdpStep){.batch = n,
+                    .fields = (const void *const *)r->batch,
+                    .sample = r->sample,
+                    .row = r->row,
+                    .params = r->params,
+                    .frozen = r->frozen,
+                    .grads = r->grads,
+                    .buffers = r->buffers,
+                    .block = r->block,
+                    .counts = r->denominators,
+                    .share = (double)n / (double)samples,
+                    .seed = (uint64_t)r->set->seed,
+                    .update = r->update,
+                    .epoch = r->epoch,
+                    .settings = r->set};
+  return NULL;
+}
+
 static DdpError *one_batch(DdpRun *r, const Evaluation *e, int64_t batch, double *sums) {
   int64_t start = batch * r->job->eval_batch, n = e->samples - start;
+  DdpStep step;
   if (n > r->job->eval_batch) n = r->job->eval_batch;
-  for (int64_t i = 0; i < n; i++) {
-    r->eval_index[i] = r->sample[i] = start + i;
-    r->row[i] = ddp_dataset_row(r->data, r->job->eval_split, start + i);
-  }
-  DDP_TRY(ddp_dataset_gather(r->data, r->job->eval_split, r->eval_index, n, r->batch));
-  DdpStep step = {.batch = n,
-                  .fields = (const void *const *)r->batch,
-                  .sample = r->sample,
-                  .row = r->row,
-                  .params = r->params,
-                  .frozen = r->frozen,
-                  .grads = r->grads,
-                  .buffers = r->buffers,
-                  .block = r->block,
-                  .counts = r->denominators,
-                  .share = (double)n / (double)e->samples,
-                  .seed = (uint64_t)r->set->seed,
-                  .update = r->update,
-                  .epoch = r->epoch,
-                  .sums = sums,
-                  .settings = r->set};
+  DDP_TRY(run_eval_step(r, r->job->eval_split, start, n, e->samples, &step));
+  step.sums = sums;
   r->job->evaluate(&step);
   return NULL;
 }

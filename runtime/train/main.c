@@ -179,6 +179,7 @@ static DdpError *run_start(DdpRun *r) {
     if (r->rank == 0) printf("initial weights: %s/model.safetensors\n", r->output);
     return NULL;
   }
+  if (r->config->predict) return run_predict(r);
   if (r->world > 1) {
     double cap = r->set->ddp_bucket_cap_mb == DDP_NONE_INT ? 0 : (double)r->set->ddp_bucket_cap_mb;
     DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, cap));
@@ -232,7 +233,11 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
                 .world = launch->world,
                 .threads = 1,
                 .output = output};
-    error = run_start(&r);
+    if (config.predict) error = run_find_weights(job, &config, output);
+    if (!error)
+      error = run_start(&r);
+    else
+      r.quiet = launch->rank != 0;
     run_end(&r, error);
     quiet = r.quiet;
   }

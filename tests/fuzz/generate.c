@@ -397,7 +397,7 @@ static void stmt(Gen *g, int depth, bool metrics) {
   int kind = below(g, depth > 0 ? 7 : 4);
   if (kind < 3) {
     if (metrics && one_in(g, 3)) {
-      gen(g, "metric");
+      gen(g, one_in(g, 3) ? "output" : "metric");
       gen(g, member_name(g));
       gen(g, "=");
     } else {

@@ -94,6 +94,56 @@ def forms(name, base, head):
             same(started(f, binary, "--init_from", f.file(source)), want, f"--init_from {source}")
 
 
+WITH_LOGITS = dict(
+    gpt2=("loss = causal_lm_loss(net(d.ids), d.labels)",
+          "logits = net(d.ids)\n  loss = causal_lm_loss(logits, d.labels)\n  output logits = logits"),
+    bert=("loss = cross_entropy(net(d.ids, d.keep, d.types), d.label)",
+          "logits = net(d.ids, d.keep, d.types)\n  loss = cross_entropy(logits, d.label)\n  output logits = logits"),
+    resnet18=("loss = cross_entropy(net(d.image), d.label)",
+              "logits = net(d.image)\n  loss = cross_entropy(logits, d.label)\n  output logits = logits"))
+
+
+def predicted(f, binary, name, ranks, *flags):
+    out = f.file(f"{name}.safetensors")
+    must([binary, "--predict", out, "--predict_split", "train", "--output_dir", f.file("run"), *flags] +
+         (["--nproc-per-node", str(ranks)] if ranks > 1 else []))
+    return load_file(out)["logits"]
+
+
+def logits_of(f, name, net):
+    import model_twins as twins
+    net.eval()
+    with torch.no_grad():
+        if name == "resnet18":
+            return net(twins.images(f.path)[0])
+        table = twins.read_csv(f.file("tokens.csv" if name == "gpt2" else "sentences.csv"))
+        x = [table[:, :24]] if name == "gpt2" else [table[:, :16], table[:, 16:32], table[:, 32:48]]
+        return net(*x).logits
+
+
+def close(a, b, what):
+    worst = ((a - b).abs().max() / b.abs().max()).item()
+    print(f"{what}: {worst:.1e}")
+    expect(worst <= 1e-5, f"{what}: logits differ by {worst:.3g}")
+
+
+def logits(name):
+    """A pretrained model gives the logits of the original, trains, and goes back with equal logits; any number of
+    ranks writes the same bytes."""
+    with Folder() as f:
+        net = net_of(f, name)
+        torch_ddp.save(net, f.file("there"))
+        binary = program(f, name, change=[WITH_LOGITS[name]])
+        before = ["--init_from", f.file("there/model.safetensors")]
+        mine = predicted(f, binary, "before", 1, *before)
+        close(mine, logits_of(f, name, net), f"{name} as loaded")
+        expect(torch.equal(mine, predicted(f, binary, "two", 2, *before)), "2 ranks predict other bits")
+        f.train(binary, "run", 2, ["--max_steps", "12", *before])
+        after = predicted(f, binary, "after", 2)
+        expect(not torch.equal(mine, after), "training changed nothing")
+        close(after, logits_of(f, name, torch_ddp.start(net, f.file("run"))), f"{name} after training")
+
+
 def gpt2():
     forms("gpt2", "transformer", None)
 
@@ -163,4 +213,5 @@ def constants():
 
 
 if __name__ == "__main__":
-    main(dict(gpt2=gpt2, bert=bert, resnet=resnet, tied=tied, tables=tables, constants=constants))
+    main(dict({f"logits_{name}": (lambda name=name: logits(name)) for name in WITH_LOGITS}, gpt2=gpt2, bert=bert,
+              resnet=resnet, tied=tied, tables=tables, constants=constants))

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 7, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 8, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -144,6 +144,15 @@ typedef struct DdpSplit {
 } DdpSplit;
 
 /* ---------- one micro-batch ---------- */
+/* What `predict` computes for one sample. */
+typedef struct DdpResult {
+  const char *name;
+  DdpDType dtype;
+  int32_t rank;
+  int64_t shape[DDP_MAX_RANK];
+  int64_t elements;
+} DdpResult;
+
 typedef struct DdpStep {
   int64_t batch;             /* B of this micro-batch, <= train_batch (eval: eval_batch) */
   const void *const *fields; /* [n_fields]: dense [B, shape], dtype as declared */
@@ -164,6 +173,7 @@ typedef struct DdpStep {
   const DdpSettings *settings;
   struct DdpReducer *reducer; /* NULL: nothing to reduce */
   void *stream;               /* device stream; NULL on CPUs */
+  const void **results; /* [n_results], set by predict(): in the block until the next step */
 } DdpStep;
 
 /* Called by the emitted backward as soon as a gradient is complete (ddp/reducer.c). */
@@ -229,6 +239,9 @@ typedef struct DdpJob {
   void (*window_counts)(const DdpStep *step,
                         double *counts); /* this micro-batch's; NULL if constant */
   void (*evaluate)(DdpStep *step);       /* adds to step->sums; NULL without eval */
+  void (*predict)(DdpStep *step);        /* sets step->results; NULL without outputs */
+  const DdpResult *results;
+  int32_t n_results;
   void (*metric_values)(const double *sums, double *out);
   double (*schedule)(double step, double warmup, double total, double base_lr);
   const char *measured; /* a schedule that looks at metrics ("plateau", "greedy"), or NULL */
