@@ -367,6 +367,13 @@ layer("TransformerEncoderLayer", "TransformerEncoderLayer(6, 2, 8, 0.0, gelu)",
 layer("TransformerEncoder", "TransformerEncoder(TransformerEncoderLayer(6, 2, 8, 0.0), 2, LayerNorm(6))",
       lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 8, 0.0, batch_first=True), 2, nn.LayerNorm(6)),
       values(B, 3, 6))
+for first in (False, True):
+    layer("TransformerDecoderLayer", f"TransformerDecoderLayer(6, 2, 8, 0.0, norm_first = {str(first).lower()})",
+          lambda first=first: nn.TransformerDecoderLayer(6, 2, 8, 0.0, batch_first=True, norm_first=first), values(B, 3, 6),
+          values(B, 4, 6))
+layer("TransformerDecoder", "TransformerDecoder(TransformerDecoderLayer(6, 2, 8, 0.0, gelu), 2, LayerNorm(6))",
+      lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(6, 2, 8, 0.0, "gelu", batch_first=True), 2, nn.LayerNorm(6)),
+      values(B, 3, 6), values(B, 4, 6))
 
 
 def rotary(x, theta=10000.0):
