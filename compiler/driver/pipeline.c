@@ -46,7 +46,7 @@ bool pipeline_has_stage(const char *name) {
 /* Calls `each` for every graph of the job, in the order in which they are printed. */
 static void each_graph(Job *job, void (*each)(Graph **g, const Job *job, const Pass *pass),
                        const Pass *pass) {
-  Graph **main_graphs[] = {&job->train, &job->eval, &job->predict,
+  Graph **main_graphs[] = {&job->train,  &job->eval,   &job->predict,
                            &job->counts, &job->finish, &job->schedule};
   for (size_t i = 0; i < sizeof main_graphs / sizeof *main_graphs; i++)
     if (*main_graphs[i]) each(main_graphs[i], job, pass);

@@ -83,10 +83,6 @@ static Datum draw(Eval *e, OpKind op, const Attr *numbers, const BuiltinCall *c,
     diag_help("draw under `if training`, or name a stream: `stream = \"...\"`");
     return datum_error();
   }
-  if (!e->training) /* typed all the same */
-    eval_report(e, DIAG_E0716, c->at,
-                "draws from a named stream in the evaluation graph are not "
-                "supported yet");
   Attr attr[IR_MAX_ATTRS] = {0};
   memcpy(attr, numbers, sizeof attr);
   if (!dims_of(e, c->value[shape], c->span[shape], "the shape", &attr[op_attr(op, "shape")]))

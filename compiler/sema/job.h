@@ -214,7 +214,7 @@ typedef struct Job {
   /* A schedule that the runtime carries out, with its numbers; NULL: `schedule` says all. */
   const char *measured;
   VEC(double) measured_numbers;
-  Graph *predict; /* OUT_result i = outputs i; NULL: there are none */
+  Graph *predict;  /* OUT_result i = outputs i; NULL: there are none */
   Graph *schedule; /* f64 rank 0: host "step" "warmup" "total" "base_lr"; OUT_value 0 = factor */
   int64_t train_batch, eval_batch; /* maxima of B */
   const char *eval_split;          /* "validation", or NULL */

@@ -30,8 +30,8 @@ DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, 
                     .counts = r->denominators,
                     .share = (double)n / (double)samples,
                     .seed = (uint64_t)r->set->seed,
-                    .update = r->update,
-                    .epoch = r->epoch,
+                    .update = DDP_NO_UPDATE,
+                    .epoch = DDP_NO_UPDATE,
                     .settings = r->set};
   return NULL;
 }

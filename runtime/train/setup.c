@@ -60,8 +60,9 @@ static DdpError *arena_open(DdpRun *r, const DdpArenaInfo *a) {
 
 static DdpError *batch_open(DdpRun *r) {
   const DdpJob *job = r->job;
-  int64_t most =
-      (job->evaluate || job->predict) && job->eval_batch > job->train_batch ? job->eval_batch : job->train_batch;
+  int64_t most = (job->evaluate || job->predict) && job->eval_batch > job->train_batch
+                     ? job->eval_batch
+                     : job->train_batch;
   r->batch = calloc((size_t)job->n_fields + 1, sizeof *r->batch);
   r->batch_bytes = calloc((size_t)job->n_fields + 1, sizeof *r->batch_bytes);
   r->sample = calloc((size_t)most + 1, sizeof *r->sample);
@@ -113,7 +114,8 @@ DdpError *run_memory_open(DdpRun *r) {
   for (int32_t i = 0; i < job->n_arenas; i++) DDP_TRY(arena_open(r, &job->arenas[i]));
   ddp_scale_open(&r->scale, r->set->fp16 == 1);
   r->block_bytes = job->train_block > job->step_block ? job->train_block : job->step_block;
-  if ((job->evaluate || job->predict) && job->eval_block > r->block_bytes) r->block_bytes = job->eval_block;
+  if ((job->evaluate || job->predict) && job->eval_block > r->block_bytes)
+    r->block_bytes = job->eval_block;
   DDP_TRY(r->device->alloc(DDP_MEMORY_block, (size_t)r->block_bytes, &p));
   r->block = p;
   DDP_TRY(batch_open(r));

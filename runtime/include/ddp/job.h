@@ -153,12 +153,14 @@ typedef struct DdpResult {
   int64_t elements;
 } DdpResult;
 
+enum { DDP_NO_UPDATE = -1 }; /* draws of the evaluation: of the seed and the sample alone */
 typedef struct DdpStep {
   int64_t batch;             /* B of this micro-batch, <= train_batch (eval: eval_batch) */
   const void *const *fields; /* [n_fields]: dense [B, shape], dtype as declared */
-  const int64_t *sample;     /* [B]: position of each sample in the update's global batch */
-  const int64_t *row;        /* [B]: which one of the data it is, whatever the order */
-  float *params, *frozen;    /* arenas */
+  const int64_t
+      *sample; /* [B]: position of each sample in the update's global batch, or in the split */
+  const int64_t *row;     /* [B]: which one of the data it is, whatever the order */
+  float *params, *frozen; /* arenas */
   float *grads;
   char *buffers;
   char *block;          /* activations and workspace */
@@ -167,13 +169,13 @@ typedef struct DdpStep {
   double loss_scale;    /* fp16: gradients are computed times this */
   bool accumulate;      /* add to grads (micro-batches after the first) */
   uint64_t seed;        /* of run-time draws */
-  int64_t update;       /* from 0 */
-  int64_t epoch;        /* from 0 */
+  int64_t update;       /* from 0; or DDP_NO_UPDATE */
+  int64_t epoch;        /* likewise */
   double *sums;         /* train: sums[0] += loss part; eval: accumulators */
   const DdpSettings *settings;
   struct DdpReducer *reducer; /* NULL: nothing to reduce */
   void *stream;               /* device stream; NULL on CPUs */
-  const void **results; /* [n_results], set by predict(): in the block until the next step */
+  const void **results;       /* [n_results], set by predict(): in the block until the next step */
 } DdpStep;
 
 /* Called by the emitted backward as soon as a gradient is complete (ddp/reducer.c). */

@@ -1,5 +1,6 @@
 /* Counter-based random numbers: a draw is a hash of (seed, update, site, position of the sample in the
-   update's global batch, element within the sample). Nothing is carried from draw to draw, so masks
+   update's global batch, element within the sample); in the evaluation, of the position in the split and
+   no update. Nothing is carried from draw to draw, so masks
    are the same whatever the number of ranks and micro-batches, and a kernel may compute one again
    instead of keeping it.
    The first three are mixed once per call, the sample once per row (64 bits each); per element there
