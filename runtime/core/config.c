@@ -16,26 +16,36 @@ typedef struct DdpText {
 
 typedef struct OwnFlag {
   const char *name, *argument, *doc;
-  size_t offset; /* of a bool, or of a const char * when it takes an argument */
+  size_t offset;     /* of a bool, or of a const char * when it takes an argument */
+  const char *needs; /* the flag without which it says nothing, or NULL */
 } OwnFlag;
 
 static const OwnFlag own_flags[] = {
-    {"help", NULL, "this text", offsetof(DdpConfig, help)},
-    {"help_env", NULL, "environment variables that are read", offsetof(DdpConfig, help_env)},
-    {"version", NULL, "versions, target and hashes", offsetof(DdpConfig, version)},
-    {"spec", NULL, "the resolved job that this binary was made from", offsetof(DdpConfig, spec)},
+    {"help", NULL, "this text", offsetof(DdpConfig, help), NULL},
+    {"help_env", NULL, "environment variables that are read", offsetof(DdpConfig, help_env), NULL},
+    {"version", NULL, "versions, target and hashes", offsetof(DdpConfig, version), NULL},
+    {"spec", NULL, "the resolved job that this binary was made from", offsetof(DdpConfig, spec),
+     NULL},
     {"print_config", NULL, "every setting, its value and where the value comes from",
-     offsetof(DdpConfig, print_config)},
+     offsetof(DdpConfig, print_config), NULL},
     {"config", "FILE.json", "settings from a JSON object; flags win over it",
-     offsetof(DdpConfig, config)},
+     offsetof(DdpConfig, config), NULL},
     {"init_from", "FILE.safetensors", "start from these weights instead of drawing them",
-     offsetof(DdpConfig, init_from)},
+     offsetof(DdpConfig, init_from), NULL},
     {"init_only", NULL, "write the initial weights to output_dir and end",
-     offsetof(DdpConfig, init_only)},
+     offsetof(DdpConfig, init_only), NULL},
     {"predict", "FILE.safetensors", "write the outputs for every sample of a split and end",
-     offsetof(DdpConfig, predict)},
+     offsetof(DdpConfig, predict), NULL},
     {"predict_split", "NAME", "the split of --predict (default: validation)",
-     offsetof(DdpConfig, predict_split)},
+     offsetof(DdpConfig, predict_split), "predict"},
+    {"generate", "N", "print N characters that the model writes and end",
+     offsetof(DdpConfig, generate), NULL},
+    {"prompt", "TEXT", "what the text of --generate begins with (default: a line end)",
+     offsetof(DdpConfig, prompt), "generate"},
+    {"temperature", "X", "of --generate: below 1 likelier characters, 0 the likeliest (default: 1)",
+     offsetof(DdpConfig, temperature), "generate"},
+    {"top_k", "K", "of --generate: draw among the K likeliest characters (default: all)",
+     offsetof(DdpConfig, top_k), "generate"},
 };
 enum { OWN_FLAGS = sizeof own_flags / sizeof own_flags[0] };
 
@@ -331,8 +341,34 @@ static DdpError *read_flags(DdpConfig *c, const DdpJob *job, int argc, char **ar
   return NULL;
 }
 
+static bool own_given(const DdpConfig *c, const OwnFlag *f) {
+  const char *at = (const char *)c + f->offset;
+  return f->argument ? *(const char *const *)(const void *)at != NULL : *(const bool *)at;
+}
+
+/* A flag that would have no effect, and two that both end the run. */
+static DdpError *check_own(const DdpConfig *c) {
+  for (int i = 0; i < OWN_FLAGS; i++) {
+    if (!own_flags[i].needs || !own_given(c, &own_flags[i])) continue;
+    for (int k = 0; k < OWN_FLAGS; k++) {
+      if (strcmp(own_flags[k].name, own_flags[i].needs) != 0 || own_given(c, &own_flags[k]))
+        continue;
+      return ddp_error(DDP_USAGE, "--%s has no effect without --%s", own_flags[i].name,
+                       own_flags[k].name);
+    }
+  }
+  const char *ends[] = {c->predict ? "--predict" : NULL, c->generate ? "--generate" : NULL,
+                        c->init_only ? "--init_only" : NULL};
+  const char *first = ends[0] ? ends[0] : ends[1];
+  const char *second = ends[2] ? ends[2] : ends[1];
+  if (first && second && first != second)
+    return ddp_error(DDP_USAGE, "%s and %s: a run does one of them and ends", first, second);
+  return NULL;
+}
+
 /* Rules over more than one value or beyond a row's range. */
 static DdpError *check_together(const DdpConfig *c) {
+  DDP_TRY(check_own(c));
   static const DdpKey steps[] = {DDP_KEY_logging_steps, DDP_KEY_eval_steps, DDP_KEY_save_steps};
   for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
     const DdpSettingRow *row = &ddp_setting_rows[steps[i]];

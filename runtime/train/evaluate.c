@@ -11,13 +11,7 @@ typedef struct Evaluation {
   int n;                            /* sums of one batch */
 } Evaluation;
 
-DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, int64_t samples,
-                        DdpStep *step) {
-  for (int64_t i = 0; i < n; i++) {
-    r->eval_index[i] = r->sample[i] = first + i;
-    r->row[i] = ddp_dataset_row(r->data, split, first + i);
-  }
-  DDP_TRY(ddp_dataset_gather(r->data, split, r->eval_index, n, r->batch));
+void run_still_step(DdpRun *r, int64_t n, int64_t samples, DdpStep *step) {
   *step = (DdpStep){.batch = n,
                     .fields = (const void *const *)r->batch,
                     .sample = r->sample,
@@ -33,6 +27,16 @@ DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, 
                     .update = DDP_NO_UPDATE,
                     .epoch = DDP_NO_UPDATE,
                     .settings = r->set};
+}
+
+DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, int64_t samples,
+                        DdpStep *step) {
+  for (int64_t i = 0; i < n; i++) {
+    r->eval_index[i] = r->sample[i] = first + i;
+    r->row[i] = ddp_dataset_row(r->data, split, first + i);
+  }
+  DDP_TRY(ddp_dataset_gather(r->data, split, r->eval_index, n, r->batch));
+  run_still_step(r, n, samples, step);
   return NULL;
 }
 

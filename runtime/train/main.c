@@ -168,7 +168,7 @@ static DdpError *run_start(DdpRun *r) {
     DdpError *error = r->rank == 0 ? run_check_loads(r) : NULL;
     DDP_TRY(run_agree(r, error, "comparing the weights with the job"));
   }
-  if (!r->config->init_only) {
+  if (!r->config->init_only && !r->config->generate) {
     DDP_TRY(data_open(r));
     DDP_TRY(counts_open(r));
   }
@@ -180,6 +180,7 @@ static DdpError *run_start(DdpRun *r) {
     return NULL;
   }
   if (r->config->predict) return run_predict(r);
+  if (r->config->generate) return run_generate(r);
   if (r->world > 1) {
     double cap = r->set->ddp_bucket_cap_mb == DDP_NONE_INT ? 0 : (double)r->set->ddp_bucket_cap_mb;
     DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, cap));
@@ -233,7 +234,9 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
                 .world = launch->world,
                 .threads = 1,
                 .output = output};
-    if (config.predict) error = run_find_weights(job, &config, output);
+    if (config.generate) error = run_check_generate(job, &config);
+    if (!error && (config.predict || config.generate))
+      error = run_find_weights(job, &config, output);
     if (!error)
       error = run_start(&r);
     else

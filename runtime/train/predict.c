@@ -189,7 +189,6 @@ DdpError *run_find_weights(const DdpJob *job, DdpConfig *config, const char *out
   free(path);
   if (job->n_loads) return NULL;
   return ddp_error(
-      DDP_USAGE,
-      "--predict: there are no weights in '%s'; --init_from FILE names some, or train first",
-      output);
+      DDP_USAGE, "--%s: there are no weights in '%s'; --init_from FILE names some, or train first",
+      config->generate ? "generate" : "predict", output);
 }

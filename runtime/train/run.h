@@ -107,12 +107,17 @@ DdpError *run_measured_open(DdpRun *r);
 double run_rate_factor(const DdpRun *r, int64_t steps);
 
 /* ---- evaluate.c */
+/* For evaluate() and predict(): n of `samples` samples that lie in r->batch, r->sample and r->row. */
+void run_still_step(DdpRun *r, int64_t n, int64_t samples, DdpStep *step);
 /* The inputs of one batch of a split for evaluate() and predict(): samples from `first` on. */
 DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, int64_t samples,
                         DdpStep *step);
 /* --predict: the outputs for every sample of a split, and the weights that it takes when none are named. */
 DdpError *run_predict(DdpRun *r);
 DdpError *run_find_weights(const DdpJob *job, DdpConfig *config, const char *output);
+/* ---- generate.c: --generate, and whether job and flags allow it, before any memory is taken. */
+DdpError *run_generate(DdpRun *r);
+DdpError *run_check_generate(const DdpJob *job, const DdpConfig *config);
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
                        int64_t *steps);
 

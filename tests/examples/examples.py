@@ -44,10 +44,28 @@ def prepared(f, name):
     return f.compile(os.path.join(folder, "job.ddp"), name, defines=example.defines)
 
 
+def sample(f, binary, ranks=1):
+    """Text that the trained model writes."""
+    return must([binary, "--output_dir", f.file("out"), "--generate", "300", "--prompt", "\n", "--nproc-per-node",
+                 str(ranks)]).out
+
+
+def check_sample(f, name, binary):
+    if name != "char_gpt":
+        return
+    text = sample(f, binary)
+    expect(len(text) == 302 and text == sample(f, binary, 2), f"no 300 characters, or others on 2 ranks: {text!r}")
+    # In the text every sixth character is a space and every ninth an e; by chance both are one in 65.
+    expect(text.count(" ") > 20 and text.count("e") > 12, f"not like English: {text!r}")
+    print(text)
+
+
 def short(name):
     example = EXAMPLES[name]
     with Folder() as f:
-        _, log = f.train(prepared(f, name), "out", ranks=2, flags=example.flags, limit=240)
+        binary = prepared(f, name)
+        _, log = f.train(binary, "out", ranks=2, flags=example.flags, limit=240)
+        check_sample(f, name, binary)
     seen = losses(log)
     expect(seen and seen[-1] < example.below, f"loss {seen} stays over {example.below}")
     print(f"loss {seen[0]:.3f} to {seen[-1]:.3f}")
@@ -56,7 +74,9 @@ def short(name):
 def whole(name):
     metric, way, bound = EXAMPLES[name].whole
     with Folder() as f:
-        r, log = f.train(prepared(f, name), "out", ranks=2, limit=3600)
+        binary = prepared(f, name)
+        r, log = f.train(binary, "out", ranks=2, limit=3600)
+        check_sample(f, name, binary)
     value = [x[metric] for x in log if metric in x][-1]
     expect(value <= bound if way == "at most" else value >= bound, f"{metric} is {value}, not {way} {bound}")
     print(f"{metric} {value:.4f} after {r.seconds:.0f} s")
