@@ -117,12 +117,10 @@ static const char *first_value(Arena *a, const Job *job, int32_t leaf) {
       s = arena_printf(a, "%s, then %g in %lld places", s, step->a, (long long)step->elements);
     else if (step->kind == INIT_fill)
       s = arena_printf(a, "%g", step->a);
+    else if (step->kind == INIT_orthogonal || step->kind == INIT_bernoulli)
+      s = arena_printf(a, "%s(%g)", init_kind_name(step->kind), step->a);
     else
-      s = arena_printf(a, "%s(%g, %g)",
-                       step->kind == INIT_uniform  ? "uniform"
-                       : step->kind == INIT_normal ? "normal"
-                                                   : "trunc_normal",
-                       step->a, step->b);
+      s = arena_printf(a, "%s(%g, %g)", init_kind_name(step->kind), step->a, step->b);
   }
   return s;
 }

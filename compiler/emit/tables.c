@@ -103,18 +103,18 @@ static void write_arenas(Emit *e, Text *out) {
 }
 
 static void write_init(Emit *e, Text *out) {
-  static const char *const kinds[] = {"fill", "uniform", "normal", "trunc_normal"};
   const Job *job = e->plan->job;
   if (!job->init.len) return;
   text_add(
       out,
-      "/* Initial values, drawn in the order of PyTorch's constructors. fill: a; uniform: a to b;\n"
-      "   normal: mean a, deviation b. Then the first element, the step to the next, and limits. "
-      "*/\n");
+      "/* Initial values, drawn in the order of PyTorch's constructors. fill: a; uniform, randint: "
+      "a to "
+      "b;\n   normal: mean a, deviation b; orthogonal: gain a; bernoulli: probability a. Then the\n"
+      "   first element, the step to the next, and limits. */\n");
   text_add(out, "static const DdpInitStep init[] = {\n");
   for (uint32_t i = 0; i < job->init.len; i++) {
     const InitStep *s = &job->init.at[i];
-    text_addf(out, "    {DDP_INIT_%s, ", kinds[s->kind]);
+    text_addf(out, "    {DDP_INIT_%s, ", init_kind_name(s->kind));
     if (s->leaf < 0)
       text_add(out, "-1");
     else

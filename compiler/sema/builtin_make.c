@@ -120,14 +120,11 @@ Datum builtin_bernoulli(Eval *e, const Builtin *b, const BuiltinCall *c) {
   double p;
   Attr attr[IR_MAX_ATTRS] = {0};
   if (!need_number(e, c->value[0], c->span[0], "the probability", &p)) return datum_error();
-  if (!e->build) {
-    eval_report(e, DIAG_E0716, c->at, "`bernoulli` as an initial value is not supported yet");
-    return initial(e, c, 1, (Draw){.kind = INIT_fill});
-  }
   if (!(p >= 0 && p <= 1)) {
     eval_report(e, DIAG_E0417, c->span[0], "a probability lies between 0 and 1");
     return datum_error();
   }
+  if (!e->build) return initial(e, c, 1, (Draw){.kind = INIT_bernoulli, .a = p});
   attr[op_attr(OP_bernoulli, "p")].as.f = p;
   return draw(e, OP_bernoulli, attr, c, 1);
 }
@@ -135,14 +132,19 @@ Datum builtin_bernoulli(Eval *e, const Builtin *b, const BuiltinCall *c) {
 Datum builtin_randint(Eval *e, const Builtin *b, const BuiltinCall *c) {
   (void)b;
   Attr attr[IR_MAX_ATTRS] = {0};
-  if (!need_int(e, c->value[0], c->span[0], "`low`", &attr[op_attr(OP_randint, "lo")].as.i))
+  int64_t low, high;
+  if (!need_int(e, c->value[0], c->span[0], "`low`", &low)) return datum_error();
+  if (!need_int(e, c->value[1], c->span[1], "`high`", &high)) return datum_error();
+  if (low >= high) {
+    eval_report(e, DIAG_E0417, c->at, "`randint` needs `low` below `high`, which it never gives");
     return datum_error();
-  if (!need_int(e, c->value[1], c->span[1], "`high`", &attr[op_attr(OP_randint, "hi")].as.i))
-    return datum_error();
-  if (!e->build) {
-    eval_report(e, DIAG_E0716, c->at, "`randint` as an initial value is not supported yet");
-    return initial(e, c, 2, (Draw){.kind = INIT_fill});
   }
+  if (!e->build) {
+    Draw ints = {.kind = INIT_randint, .a = (double)low, .b = (double)high};
+    return initial(e, c, 2, ints);
+  }
+  attr[op_attr(OP_randint, "lo")].as.i = low;
+  attr[op_attr(OP_randint, "hi")].as.i = high;
   return draw(e, OP_randint, attr, c, 2);
 }
 
@@ -176,12 +178,19 @@ Datum builtin_trunc_normal(Eval *e, const Builtin *b, const BuiltinCall *c) {
       e, c, 4, (Draw){.kind = INIT_trunc_normal, .a = x[0], .b = x[1], .low = x[2], .high = x[3]});
 }
 
+/* torch.nn.init.orthogonal_: the first dimension against all others. */
 Datum builtin_orthogonal(Eval *e, const Builtin *b, const BuiltinCall *c) {
   double gain = 1;
   if (c->given[0] && !need_number(e, c->value[0], c->span[0], "`gain`", &gain))
     return datum_error();
-  eval_report(e, DIAG_E0716, c->at, "`%s` is not supported yet", b->name);
-  return e->build ? datum_error() : initial(e, c, 1, (Draw){.kind = INIT_fill, .a = gain});
+  if (e->build) {
+    eval_report(e, DIAG_E0716, c->at, "`%s` in a graph is not supported yet", b->name);
+    return datum_error();
+  }
+  Datum d = initial(e, c, 1, (Draw){.kind = INIT_orthogonal, .a = gain});
+  if (d.kind == DATUM_error || d.as.draw.shape.len >= 2) return d;
+  eval_report(e, DIAG_E0406, c->at, "`%s` makes tensors of 2 and more dimensions", b->name);
+  return datum_error();
 }
 
 /* The positions 0.. along dimension `axis` of a tensor of this rank. */

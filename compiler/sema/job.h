@@ -19,12 +19,24 @@ typedef struct Leaf {
   Span at;
 } Leaf;
 
+typedef enum InitKind { /* as DdpInitKind */
+                        INIT_fill,
+                        INIT_uniform,
+                        INIT_normal,
+                        INIT_trunc_normal,
+                        INIT_orthogonal,
+                        INIT_bernoulli,
+                        INIT_randint
+} InitKind;
+const char *init_kind_name(InitKind kind);
+
 /* Draws in the order in which PyTorch's constructors make them; a later step may overwrite. */
 typedef struct InitStep {
-  enum { INIT_fill, INIT_uniform, INIT_normal, INIT_trunc_normal } kind;
+  InitKind kind;
   int32_t leaf; /* -1: drawn and thrown away (elements says how many) */
   int64_t elements;
-  double a, b;          /* fill: a; uniform: from a to b; normal: mean a, std b */
+  double a, b;          /* fill: a; uniform, randint: from a to b; normal: mean a, std b; bernoulli:
+                           probability a; orthogonal: gain a */
   int64_t offset, step; /* fill: the first element and the distance to the next; else 0 and 1 */
   double low, high;     /* trunc_normal: drawn again outside of these */
 } InitStep;

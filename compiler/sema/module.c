@@ -84,14 +84,21 @@ static Datum initial_value(Eval *e, const Expr *x, Env *env, Type type, bool kno
   return eval_complete(&outer, v, (CallArgs){&shape, 1}, x->span);
 }
 
+const char *init_kind_name(InitKind kind) {
+  static const char *const names[] = {"fill",       "uniform",   "normal", "trunc_normal",
+                                      "orthogonal", "bernoulli", "randint"};
+  return names[kind];
+}
+
 static void record_draw(Eval *e, int32_t leaf, Draw d) {
   LeafStore *store = e->leaves;
-  InitStep s = {.leaf = leaf, .a = d.a, .b = d.b, .step = 1, .low = d.low, .high = d.high};
-  static const InitStep kinds[] = {{.kind = INIT_fill},
-                                   {.kind = INIT_uniform},
-                                   {.kind = INIT_normal},
-                                   {.kind = INIT_trunc_normal}};
-  s.kind = kinds[d.kind].kind;
+  InitStep s = {.kind = (InitKind)d.kind,
+                .leaf = leaf,
+                .a = d.a,
+                .b = d.b,
+                .step = 1,
+                .low = d.low,
+                .high = d.high};
   s.elements = type_elements_at(store->leaves.at[leaf].leaf.type, 1);
   vec_push(e->arena, &store->init, s);
   if (!d.count) return;

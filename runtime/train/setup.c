@@ -2,6 +2,7 @@
    the plan's layout, the same weights on every rank. */
 #include "run.h"
 #include "log.h"
+#include "orthogonal.h"
 #include "rng.h"
 #include <math.h>
 #include <stdlib.h>
@@ -195,6 +196,27 @@ static DdpError *init_trunc_normal(DdpRng *g, float *at, const DdpInitStep *s) {
   return NULL;
 }
 
+/* torch.nn.init.orthogonal_: a matrix of as many rows as the tensor has. */
+static DdpError *init_orthogonal(DdpRng *g, const DdpTensor *t, float *at, const DdpInitStep *s) {
+  ddp_rng_normal(g, at, s->elements, 0, 1);
+  if (!at) return NULL;
+  double *room = malloc(sizeof(double) * (size_t)s->elements);
+  if (!room) return ddp_error(DDP_MEMORY, "out of memory");
+  ddp_orthogonal(at, room, t->shape[0], s->elements / t->shape[0], s->a);
+  free(room);
+  return NULL;
+}
+
+/* Draws that any dtype holds: Tensor.bernoulli_, torch.randint. */
+static void init_discrete(DdpRng *g, const DdpTensor *t, void *at, const DdpInitStep *s) {
+  for (int64_t i = 0; i < s->elements; i++) {
+    double x = s->kind == DDP_INIT_bernoulli
+                   ? (double)ddp_rng_bernoulli(g, s->a)
+                   : (double)ddp_rng_randint(g, (int64_t)s->a, (int64_t)s->b);
+    if (at) fill_one(at, t->dtype, i, x);
+  }
+}
+
 static DdpError *init_step(DdpRun *r, DdpRng *g, const DdpInitStep *s) {
   const DdpTensor *t = s->tensor >= 0 ? &r->job->tensors[s->tensor] : NULL;
   void *at = t ? run_tensor(r, t) : NULL;
@@ -203,11 +225,14 @@ static DdpError *init_step(DdpRun *r, DdpRng *g, const DdpInitStep *s) {
     for (int64_t i = s->offset; at && i < end; i += s->step) fill_one(at, t->dtype, i, s->a);
     return NULL;
   }
+  if (s->kind == DDP_INIT_bernoulli || s->kind == DDP_INIT_randint)
+    return init_discrete(g, t, at, s), NULL;
   if (t && t->dtype != DDP_f32) {
     return ddp_error(DDP_FAILED, "%s: random values other than float32 are not supported yet",
                      t->name);
   }
   if (s->kind == DDP_INIT_trunc_normal) return init_trunc_normal(g, at, s);
+  if (s->kind == DDP_INIT_orthogonal) return init_orthogonal(g, t, at, s);
   if (s->kind == DDP_INIT_uniform)
     ddp_rng_uniform(g, at, s->elements, s->a, s->b);
   else

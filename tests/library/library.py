@@ -37,7 +37,7 @@ def complete():
 
 def initial(folder, failures):
     """The draws of torch.nn.init with one seed."""
-    shapes = {"kaiming_uniform": "a = 0.3", "kaiming_normal": 'mode = "fan_out", nonlinearity = "relu"',
+    shapes = {"orthogonal": "gain = 1.5", "bernoulli": "0.3", "randint": "-2, 5", "kaiming_uniform": "a = 0.3", "kaiming_normal": 'mode = "fan_out", nonlinearity = "relu"',
               "xavier_uniform": "gain = 1.5", "xavier_normal": ""}
     lines = ["edition 1", "", "module Net() {"]
     lines += [f"  {n}: param [17, 9, 2] = {n}({a})" for n, a in shapes.items()]
@@ -54,6 +54,11 @@ def initial(folder, failures):
     from safetensors.torch import load_file
     got = load_file(folder / "init/model.safetensors")
     torch.manual_seed(11)
+    # Other libraries decompose in float32, and the smallest of 17 vectors is 0.1 of the largest.
+    failures.compare("orthogonal: initial values", got["orthogonal"],
+                     torch.nn.init.orthogonal_(torch.empty(17, 9, 2), gain=1.5), 2e-6)
+    failures.compare("bernoulli: initial values", got["bernoulli"], torch.empty(17, 9, 2).bernoulli_(0.3), 0)
+    failures.compare("randint: initial values", got["randint"], torch.randint(-2, 5, (17, 9, 2)), 0)
     how = {"kaiming_uniform": {"a": 0.3}, "kaiming_normal": {"mode": "fan_out", "nonlinearity": "relu"},
            "xavier_uniform": {"gain": 1.5}, "xavier_normal": {}}
     for name, options in how.items():

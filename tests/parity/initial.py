@@ -28,6 +28,8 @@ def torch_digests():
             self.padded = nn.Embedding(17, 5, padding_idx=2)
             self.square = nn.Parameter(nn.init.eye_(torch.empty(6, 5)))
             self.cut = nn.Parameter(nn.init.trunc_normal_(torch.empty(30, 20), std=1.5, a=-1.0))
+            self.coins = nn.Parameter(torch.empty(7, 3).bernoulli_(0.3))
+            self.register_buffer("dice", torch.randint(1, 7, (12,)))
             self.head = nn.Linear(33, 10, bias=False)
             nn.init.normal_(self.head.weight, std=0.02)
 

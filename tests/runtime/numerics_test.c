@@ -1,6 +1,7 @@
 /* Draws, order of the data and gradient norms against checksums of PyTorch's bytes. */
 #include "check.h"
 #include "norm.h"
+#include "orthogonal.h"
 #include "rng.h"
 #include "sampler.h"
 #include <math.h>
@@ -118,6 +119,52 @@ static void skipped_draws_move_the_stream(void **state) {
   }
 }
 
+/* Of the vectors of a matrix (its rows where there are fewer of those): products with each other, and
+   with the draws they came from: R has nothing below its diagonal, which is positive. No other Q has
+   such an R. */
+static void check_orthogonal(const float *q, const float *a, int64_t rows, int64_t columns,
+                             double gain) {
+  bool wide = rows < columns;
+  int64_t n = wide ? rows : columns, length = wide ? columns : rows;
+  int64_t next = wide ? columns : 1, step = wide ? 1 : columns;
+  for (int64_t v = 0; v < n; v++) {
+    for (int64_t u = 0; u < n; u++) {
+      double product = 0, r = 0;
+      for (int64_t i = 0; i < length; i++) {
+        product += (double)q[v * next + i * step] * q[u * next + i * step];
+        r += (double)q[v * next + i * step] * a[u * next + i * step];
+      }
+      assert_true(fabs(product - (u == v ? gain * gain : 0)) <= 1e-6 * gain * gain);
+      if (u == v) assert_true(r > 0);
+      /* q is rounded to float32, a column of a is about 10 long */
+      if (u < v) assert_true(fabs(r) <= 1e-5 * gain);
+    }
+  }
+}
+
+static void orthogonal_is_q(void **state) {
+  (void)state;
+  static const struct {
+    int64_t rows, columns;
+    double gain;
+  } cases[] = {{1, 1, 1}, {5, 3, 2}, {3, 5, 0.5}, {40, 40, 1}, {70, 33, 1.5}, {33, 70, 1}};
+  static float a[70 * 40], q[70 * 40], again[70 * 40];
+  static double room[70 * 40];
+  DdpRng g;
+  ddp_rng_seed(&g, 3);
+  for (size_t k = 0; k < COUNT(cases); k++) {
+    int64_t rows = cases[k].rows, columns = cases[k].columns;
+    size_t bytes = (size_t)(rows * columns) * sizeof *a;
+    ddp_rng_normal(&g, a, rows * columns, 0, 1);
+    memcpy(q, a, bytes);
+    memcpy(again, a, bytes);
+    ddp_orthogonal(q, room, rows, columns, cases[k].gain);
+    ddp_orthogonal(again, room, rows, columns, cases[k].gain);
+    assert_memory_equal(q, again, bytes);
+    check_orthogonal(q, a, rows, columns, cases[k].gain);
+  }
+}
+
 static void order_is_distributed_samplers(void **state) {
   (void)state;
   int cases = 0;
@@ -173,11 +220,9 @@ static void norms_are_pytorchs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(draws_are_pytorchs),
-      cmocka_unit_test(skipped_draws_move_the_stream),
-      cmocka_unit_test(order_is_distributed_samplers),
-      cmocka_unit_test(epochs_differ),
-      cmocka_unit_test(norms_are_pytorchs),
+      cmocka_unit_test(draws_are_pytorchs), cmocka_unit_test(skipped_draws_move_the_stream),
+      cmocka_unit_test(orthogonal_is_q),    cmocka_unit_test(order_is_distributed_samplers),
+      cmocka_unit_test(epochs_differ),      cmocka_unit_test(norms_are_pytorchs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

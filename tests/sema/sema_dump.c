@@ -76,7 +76,6 @@ static void new_graph(Session *s) {
 }
 
 static void print_leaves(Session *s) {
-  static const char *const kinds[] = {"fill", "uniform", "normal"};
   Text t = {0};
   for (uint32_t i = 0; i < s->job.leaves.len; i++) {
     const Leaf *l = &s->job.leaves.at[i];
@@ -87,7 +86,7 @@ static void print_leaves(Session *s) {
   }
   for (uint32_t i = 0; i < s->job.init.len; i++) {
     const InitStep *d = &s->job.init.at[i];
-    text_addf(&t, "draw %d %s %lld", d->leaf, kinds[d->kind], (long long)d->elements);
+    text_addf(&t, "draw %d %s %lld", d->leaf, init_kind_name(d->kind), (long long)d->elements);
     text_addf(&t, " %.9g %.9g\n", d->a, d->b);
   }
   fputs(t.at ? t.at : "", s->out);

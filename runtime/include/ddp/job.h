@@ -49,7 +49,10 @@ typedef enum DdpInitKind {
   DDP_INIT_fill,
   DDP_INIT_uniform,
   DDP_INIT_normal,
-  DDP_INIT_trunc_normal
+  DDP_INIT_trunc_normal,
+  DDP_INIT_orthogonal,
+  DDP_INIT_bernoulli,
+  DDP_INIT_randint
 } DdpInitKind;
 typedef struct DdpInitStep {
   DdpInitKind kind;
