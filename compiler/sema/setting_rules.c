@@ -130,7 +130,7 @@ static void idle(Settings *s) {
   } keys[] = {
       {"do_train", "`./train` trains"},
       {"do_eval", "`eval_strategy` says when to evaluate"},
-      {"do_predict", "there is no prediction"},
+      {"do_predict", "`./train --predict FILE` writes predictions"},
       {"dataloader_pin_memory", "batches of CPUs need no pinned memory"},
   };
   for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {

@@ -1,6 +1,8 @@
-/* --generate: text from a model of characters. In: the weights, the characters of the job's `text` source,
-   a prompt. Out: on stdout the prompt and N characters, each drawn from the output `logits` at the last
-   position of what stands before it; a draw depends on the seed and its number alone. */
+/* Text from a model of characters: --generate, and sample_length at the end of training. In: the weights,
+   the characters of the job's `text` source, a prompt. Out: the prompt and N characters, each drawn from
+   the output `logits` at the last position of what stands before it; a draw depends on the seed and its
+   number alone. */
+#include "report.h"
 #include "run.h"
 #include "tokens.h"
 #include "kernels/cpu/random.h"
@@ -13,6 +15,8 @@
 static const uint64_t site = 0x67656e6572617465u; /* of the draws: "generate" */
 
 typedef struct Generation {
+  char asked[120]; /* the flag, or the setting and where it stands */
+  FILE *out;
   const DdpField *field;
   int32_t output;       /* among the job's */
   int32_t characters;   /* of the text */
@@ -40,8 +44,10 @@ static DdpError *find_text(Generation *g, const DdpJob *job) {
     if (job->fields[i].categories && job->fields[i].rank == 1) g->field = &job->fields[i];
   }
   if (!has_text_source(job) || !g->field)
-    return ddp_error(DDP_USAGE, "--generate: the data of the job are no text; it needs a dataset "
-                                "of `windows` over a `text` source");
+    return ddp_error(DDP_USAGE,
+                     "%s: the data of the job are no text; it needs a dataset of `windows` over "
+                     "a `text` source",
+                     g->asked);
   while (g->field->categories[g->characters]) g->characters++;
   return NULL;
 }
@@ -53,17 +59,19 @@ static DdpError *find_logits(Generation *g, const DdpJob *job) {
     if (strcmp(o->name, "logits") == 0) break;
   }
   if (g->output == job->n_results)
-    return ddp_error(DDP_USAGE,
-                     "--generate: the objective of the job has no `output logits = ...`, a float "
-                     "for each of the %d characters at every position",
-                     g->characters);
+    return ddp_error(
+        DDP_USAGE,
+        "%s: the objective of the job has no `output logits = ...`, a float for each of "
+        "the %d characters at every position",
+        g->asked, g->characters);
   bool fits = o->dtype == DDP_f32 && o->rank == 2 && o->shape[1] >= g->characters &&
               o->shape[0] <= g->field->elements;
   if (!fits)
-    return ddp_error(DDP_USAGE,
-                     "--generate: `output logits` must be floats [B, T, V]: one for each of the %d "
-                     "characters at T positions of `%s`, which has %lld",
-                     g->characters, g->field->name, (long long)g->field->elements);
+    return ddp_error(
+        DDP_USAGE,
+        "%s: `output logits` must be floats [B, T, V]: one for each of the %d characters "
+        "at T positions of `%s`, which has %lld",
+        g->asked, g->characters, g->field->name, (long long)g->field->elements);
   g->classes = o->shape[1];
   g->positions = o->shape[0];
   return NULL;
@@ -82,7 +90,10 @@ static DdpError *read_whole(const char *flag, const char *text, int64_t *out) {
 }
 
 static DdpError *read_numbers(Generation *g, const DdpConfig *c) {
-  DDP_TRY(read_whole("--generate", c->generate, &g->n));
+  if (c->generate)
+    DDP_TRY(read_whole("--generate", c->generate, &g->n));
+  else
+    g->n = c->settings.sample_length;
   g->top_k = g->characters;
   if (c->top_k) DDP_TRY(read_whole("--top_k", c->top_k, &g->top_k));
   if (g->top_k > g->characters) g->top_k = g->characters;
@@ -129,7 +140,9 @@ static DdpError *read_prompt(Generation *g, const char *prompt) {
 }
 
 static DdpError *generation_open(Generation *g, const DdpJob *job, const DdpConfig *c) {
-  *g = (Generation){0};
+  *g = (Generation){.asked = "--generate", .out = stdout};
+  if (!c->generate)
+    snprintf(g->asked, sizeof g->asked, "sample_length (%s)", c->source[DDP_KEY_sample_length]);
   DDP_TRY(find_text(g, job));
   DDP_TRY(find_logits(g, job));
   DDP_TRY(read_numbers(g, c));
@@ -214,8 +227,8 @@ static int32_t draw(const Generation *g, const float *logits, uint64_t seed) {
 
 static DdpError *put(const Generation *g, int32_t character) {
   const char *text = g->field->categories[character];
-  if (fputs(text, stdout) >= 0 && fflush(stdout) == 0) return NULL;
-  return ddp_error(DDP_IO, "--generate: cannot write the text: %s", strerror(errno));
+  if (fputs(text, g->out) >= 0 && fflush(g->out) == 0) return NULL;
+  return ddp_error(DDP_IO, "%s: cannot write the text: %s", g->asked, strerror(errno));
 }
 
 static DdpError *next(Generation *g, DdpRun *r, const void **results) {
@@ -227,7 +240,7 @@ static DdpError *next(Generation *g, DdpRun *r, const void **results) {
   r->job->predict(&step);
   const float *logits = (const float *)results[g->output] + last * g->classes;
   if (!any(g, logits))
-    return ddp_error(DDP_NUMERIC, "--generate: the logits are not finite; nothing can be drawn");
+    return ddp_error(DDP_NUMERIC, "%s: the logits are not finite; nothing can be drawn", g->asked);
   int32_t character = draw(g, logits, (uint64_t)r->set->seed);
   g->text[g->have++] = character;
   return put(g, character);
@@ -235,22 +248,46 @@ static DdpError *next(Generation *g, DdpRun *r, const void **results) {
 
 /* Rank 0 writes; the others wait from character to character, so that none waits for long. */
 static DdpError *generate(Generation *g, DdpRun *r, const void **results) {
-  DdpError *error = generation_open(g, r->job, r->config);
-  if (!error && !results) error = ddp_error(DDP_MEMORY, "out of memory");
+  DdpError *error = NULL;
   for (int64_t i = 0; i < g->prompt && r->rank == 0 && !error; i++) error = put(g, g->text[i]);
   DDP_TRY(run_agree(r, error, "preparing the text"));
   ddp_group_at(r->group, r->update, "generating text");
   for (int64_t i = 0; i < g->n; i++)
     DDP_TRY(run_agree(r, r->rank == 0 ? next(g, r, results) : NULL, "generating text"));
+  return NULL;
+}
+
+/* To `out`, or to stdout. */
+static DdpError *generate_to(DdpRun *r, FILE *out) {
+  Generation g;
+  const void **results = calloc((size_t)r->job->n_results + 1, sizeof *results);
+  DdpError *error = generation_open(&g, r->job, r->config);
+  if (!error && !results) error = ddp_error(DDP_MEMORY, "out of memory");
+  if (out) g.out = out;
+  error = run_agree(r, error, "preparing the text");
+  if (!error) error = generate(&g, r, results);
+  generation_close(&g);
+  free(results);
+  return error;
+}
+
+DdpError *run_generate(DdpRun *r) {
+  DDP_TRY(generate_to(r, NULL));
   if (r->rank == 0) putchar('\n');
   return NULL;
 }
 
-DdpError *run_generate(DdpRun *r) {
-  Generation g;
-  const void **results = calloc((size_t)r->job->n_results, sizeof *results);
-  DdpError *error = generate(&g, r, results);
-  generation_close(&g);
-  free(results);
+DdpError *run_sample(DdpRun *r) {
+  char *text = NULL;
+  size_t size = 0;
+  if (r->set->sample_length == 0) return NULL;
+  FILE *out = r->rank == 0 ? open_memstream(&text, &size) : NULL;
+  DdpError *error = NULL;
+  if (r->rank == 0 && !out) error = ddp_error(DDP_MEMORY, "out of memory for the text");
+  error = run_agree(r, error, "preparing the text");
+  if (!error) error = generate_to(r, out);
+  if (out) fclose(out);
+  if (!error) error = report_sample(r->report, r, text);
+  free(text);
   return error;
 }

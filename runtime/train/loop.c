@@ -166,5 +166,5 @@ DdpError *run_train(DdpRun *r) {
   if (!error) error = train(&l);
   run_signals_training(false);
   free(l.metrics);
-  return error;
+  return error ? error : run_sample(r);
 }

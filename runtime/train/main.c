@@ -216,6 +216,10 @@ static int finish(const DdpLaunch *launch, DdpError *error, bool quiet) {
   return code;
 }
 
+static bool trains(const DdpConfig *c) {
+  return !c->predict && !c->generate && !c->init_only;
+}
+
 static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char **argv) {
   DdpConfig config;
   ddp_log_rank(launch->rank, launch->world);
@@ -234,7 +238,8 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
                 .world = launch->world,
                 .threads = 1,
                 .output = output};
-    if (config.generate) error = run_check_generate(job, &config);
+    if (config.generate || (trains(&config) && config.settings.sample_length > 0))
+      error = run_check_generate(job, &config);
     if (!error && (config.predict || config.generate))
       error = run_find_weights(job, &config, output);
     if (!error)

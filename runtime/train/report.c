@@ -265,6 +265,15 @@ DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epo
   return NULL;
 }
 
+DdpError *report_sample(DdpReport *p, const DdpRun *r, const char *text) {
+  if (!p) return NULL;
+  say(p, text);
+  DDP_TRY(line_begin(p));
+  put_text(p, "sample", text);
+  put_int(p, "step", r->update);
+  return line_end(p);
+}
+
 void report_progress(DdpReport *p, const DdpRun *r, double loss) {
   if (!p || !p->progress) return;
   double now = ddp_clock();

@@ -13,6 +13,8 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
 /* The last line of the log and of the terminal. `stopped`: a signal's name, or NULL at the end. */
 DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epoch,
                      const char *stopped);
+/* What the trained model writes; behind the last line. */
+DdpError *report_sample(DdpReport *p, const DdpRun *r, const char *text);
 /* Redraws the progress line, at most ten times a second. */
 void report_progress(DdpReport *p, const DdpRun *r, double loss);
 void report_close(DdpReport *p);

@@ -115,8 +115,10 @@ DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, 
 /* --predict: the outputs for every sample of a split, and the weights that it takes when none are named. */
 DdpError *run_predict(DdpRun *r);
 DdpError *run_find_weights(const DdpJob *job, DdpConfig *config, const char *output);
-/* ---- generate.c: --generate, and whether job and flags allow it, before any memory is taken. */
+/* ---- generate.c: --generate; the text of sample_length; and whether job and flags allow them, before any
+   memory is taken. */
 DdpError *run_generate(DdpRun *r);
+DdpError *run_sample(DdpRun *r);
 DdpError *run_check_generate(const DdpJob *job, const DdpConfig *config);
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
                        int64_t *steps);

@@ -1,5 +1,6 @@
 """--generate: every character is the one that the logits of --predict and the draw of its number give, whatever the
 number of ranks; what a job or a flag lacks is said."""
+import json
 import math
 import os
 import struct
@@ -143,6 +144,21 @@ def characters():
         follows(f, job(f, bound=" in 0..96"), 96)
 
 
+def sample():
+    """The end of training writes what --generate writes with the same weights."""
+    with Folder() as f:
+        binary = job(f)
+        for ranks in (1, 2):
+            r, log = f.train(binary, "run", ranks, ["--sample_length", "30"])
+            again = must([binary, "--generate", "30", "--output_dir", f.file("run")]).out
+            expect(log[-1]["sample"] + "\n" == again and len(again) == 31, f"{log[-1]}, then {again!r}")
+            expect(r.out.endswith(again) and "train_loss" in log[-2], f"the terminal has {r.out!r}")
+        r, log = f.train(binary, "run", 2, ["--sample_length", "30", "--log_format", "jsonl"])
+        expect([json.loads(line) for line in r.out.splitlines() if line.startswith("{")] == log, r.out)
+        _, log = f.train(binary, "run")
+        expect("sample" not in log[-1], f"nobody asked: {log[-1]}")
+
+
 def refused():
     with Folder() as f:
         binary = job(f)
@@ -184,8 +200,9 @@ objective {
 train { max_steps = 1 }
 '''
         says(["--generate", "5"], "`text` source", binary=job(f, name="digits", text=digits))
+        says(["--sample_length", "5"], "sample_length (--sample_length)", "output logits", binary=f.file("silent"))
         r = run([binary, "--help"])
         expect("--generate N" in r.out and "--top-k K" in r.out, r.out)
 
 
-main(dict(characters=characters, refused=refused))
+main(dict(characters=characters, sample=sample, refused=refused))

@@ -50,11 +50,12 @@ def sample(f, binary, ranks=1):
                  str(ranks)]).out
 
 
-def check_sample(f, name, binary):
+def check_sample(f, name, binary, log):
     if name != "char_gpt":
         return
     text = sample(f, binary)
     expect(len(text) == 302 and text == sample(f, binary, 2), f"no 300 characters, or others on 2 ranks: {text!r}")
+    expect(len(log[-1]["sample"]) == 300, f"the run ended without a sample: {log[-1]}")
     # In the text every sixth character is a space and every ninth an e; by chance both are one in 65.
     expect(text.count(" ") > 20 and text.count("e") > 12, f"not like English: {text!r}")
     print(text)
@@ -65,7 +66,7 @@ def short(name):
     with Folder() as f:
         binary = prepared(f, name)
         _, log = f.train(binary, "out", ranks=2, flags=example.flags, limit=240)
-        check_sample(f, name, binary)
+        check_sample(f, name, binary, log)
     seen = losses(log)
     expect(seen and seen[-1] < example.below, f"loss {seen} stays over {example.below}")
     print(f"loss {seen[0]:.3f} to {seen[-1]:.3f}")
@@ -76,7 +77,7 @@ def whole(name):
     with Folder() as f:
         binary = prepared(f, name)
         r, log = f.train(binary, "out", ranks=2, limit=3600)
-        check_sample(f, name, binary)
+        check_sample(f, name, binary, log)
     value = [x[metric] for x in log if metric in x][-1]
     expect(value <= bound if way == "at most" else value >= bound, f"{metric} is {value}, not {way} {bound}")
     print(f"{metric} {value:.4f} after {r.seconds:.0f} s")
