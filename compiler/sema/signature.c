@@ -143,11 +143,22 @@ static bool module_kind(Datum d) {
 
 static bool kind_fits(Eval *e, const TypeExpr *type, Datum *d);
 
+/* The type in brackets of `list(T)` and `optional(T)`; false: not just a name. */
+static bool inner_type(const TypeExpr *type, TypeExpr *inner) {
+  if (!type->args.len || type->args.at[0].value->kind != EXPR_name) return false;
+  const Expr *of = type->args.at[0].value;
+  *inner = (TypeExpr){.kind = TYPE_name, .span = of->span, .name = of->as.name.text};
+  return true;
+}
+
+static bool is_optional(const TypeExpr *type) {
+  return type->kind == TYPE_apply && !strcmp(type->name, "optional");
+}
+
 static bool list_kind(Eval *e, const TypeExpr *type, Datum *d) {
   if (d->kind != DATUM_list) return false;
-  if (!type->args.len || type->args.at[0].value->kind != EXPR_name) return true;
-  const Expr *of = type->args.at[0].value;
-  TypeExpr item = {.kind = TYPE_name, .span = of->span, .name = of->as.name.text};
+  TypeExpr item;
+  if (!inner_type(type, &item)) return true;
   uint32_t n = d->as.list.len;
   Datum *items = ARENA_ARRAY(e->arena, Datum, n ? n : 1);
   for (uint32_t i = 0; i < n; i++) {
@@ -172,6 +183,10 @@ static bool named_kind(Eval *e, const TypeExpr *type, Datum *d) {
   if (!strcmp(n, "tensor")) return tensor_kind(*d);
   if (!strcmp(n, "ints")) return ints_kind(e, type, d);
   if (!strcmp(n, "list")) return list_kind(e, type, d);
+  if (!strcmp(n, "optional")) {
+    TypeExpr of;
+    return inner_type(type, &of) && kind_fits(e, &of, d);
+  }
   if (!strcmp(n, "function")) return d->kind == DATUM_function || d->kind == DATUM_builtin;
   if (!strcmp(n, "map")) return d->kind == DATUM_map;
   return false;
@@ -198,7 +213,7 @@ static bool kind_fits(Eval *e, const TypeExpr *type, Datum *d) {
 static bool check_kind(Eval *e, const Signature *s, const Formal *f, Datum *d, Span at) {
   if (d->kind == DATUM_error) return false;
   if (d->kind == DATUM_none) {
-    if (f->value && f->value->kind == EXPR_none) return true;
+    if ((f->value && f->value->kind == EXPR_none) || is_optional(f->type)) return true;
     eval_report(e, DIAG_E0507, at, "argument `%s` of `%s` is `none`", f->name, s->what);
     return false;
   }

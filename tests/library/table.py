@@ -31,6 +31,13 @@ def probabilities(*shape):
 CASES = []
 
 
+def averaging(module, batches=4):
+    """The statistics of a norm that is so far the mean over this many batches."""
+    module.momentum = None
+    module.num_batches_tracked.fill_(batches)
+    return module
+
+
 def case(name, call, torch_function, *inputs, **more):
     CASES.append(Case(name, call, torch_function, list(inputs), **more))
 
@@ -262,6 +269,12 @@ layer("InstanceNorm2d", "InstanceNorm2d(3, 1e-3, affine = true)", lambda: nn.Ins
 layer("BatchNorm1d", "BatchNorm1d(5)", lambda: nn.BatchNorm1d(5), values(B, 5))
 layer("BatchNorm1d", "BatchNorm1d(3, 1e-3, 0.3)", lambda: nn.BatchNorm1d(3, 1e-3, 0.3), x3())
 layer("BatchNorm1d", "BatchNorm1d(3, affine = false)", lambda: nn.BatchNorm1d(3, affine=False), x3())
+layer("BatchNorm1d", "BatchNorm1d(5, momentum = none)", lambda: averaging(nn.BatchNorm1d(5)), values(B, 5))
+layer("BatchNorm2d", "BatchNorm2d(3, momentum = none)", lambda: averaging(nn.BatchNorm2d(3), 0), values(B, 3, 4, 2))
+layer("BatchNorm3d", "BatchNorm3d(2, momentum = none)", lambda: averaging(nn.BatchNorm3d(2)), values(B, 2, 3, 2, 2))
+layer("SyncBatchNorm", "SyncBatchNorm(3, momentum = none)", lambda: averaging(nn.BatchNorm2d(3), 2), values(B, 3, 4, 2))
+layer("InstanceNorm2d", "InstanceNorm2d(2, momentum = none, track_running_stats = true)",
+      lambda: nn.InstanceNorm2d(2, momentum=None, track_running_stats=True), values(B, 2, 3, 4))
 layer("BatchNorm2d", "BatchNorm2d(3)", lambda: nn.BatchNorm2d(3), values(B, 3, 4, 2))
 layer("BatchNorm", "BatchNorm(3, track_running_stats = false)", lambda: nn.BatchNorm2d(3, track_running_stats=False),
       values(B, 3, 4, 2), evaluation=False)
