@@ -157,6 +157,10 @@ static bool field_dims(Eval *e, Env *env, const TypeExpr *t, Field *f) {
     bool ragged = is_ragged(t->dims.at[i].value);
     all.dim[all.rank++] = ragged ? (Dim){0, -1} : dims.dim[k++];
   }
+  if (type_elements_at(dims, 1) > TYPE_MOST_ELEMENTS) {
+    diag_report(DIAG_E0421, t->span, "a sample of field `%s` has more than 2^47 elements", f->name);
+    return false;
+  }
   f->type = f->ragged ? all : dims; /* one expression may be a list of sizes */
   if (!f->text) return true;
   diag_report(DIAG_E0501, t->span, "a field of texts is one text per sample");
