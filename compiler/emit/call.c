@@ -18,7 +18,7 @@ typedef struct Call {
 } Call;
 
 static const char *memory(const Call *c, Val v) {
-  return c->name(c->self, OPERAND_memory, kernel_base(c->p, v));
+  return c->name(c->self, OPERAND_memory, kernel_named(c->p, v));
 }
 static Type type_of(const Call *c, Val v) {
   return value_at(c->p->g, v)->type;

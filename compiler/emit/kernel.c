@@ -12,13 +12,21 @@ Val kernel_base(const Program *p, Val v) {
   return source ? source : v;
 }
 
+Val kernel_named(const Program *p, Val v) {
+  while (p->places.at[v].home == HOME_alias) v = p->places.at[v].alias;
+  return p->places.at[v].home == HOME_block ? v : kernel_base(p, v);
+}
+
 const char *body_operand(Body *b, OperandKind kind, Val val, bool written) {
-  if (kind == OPERAND_memory || kind == OPERAND_sum) val = kernel_base(b->p, val);
-  if (b->operand_name) return b->operand_name(b->self, kind, val);
+  bool memory = kind == OPERAND_memory || kind == OPERAND_sum;
+  Val shown = memory ? kernel_named(b->p, val) : val;
+  if (b->operand_name) return b->operand_name(b->self, kind, shown);
+  if (memory) val = kernel_base(b->p, val);
   uint32_t same_kind = 0;
   for (uint32_t i = 0; i < b->operands->len; i++) {
     Operand *o = &b->operands->at[i];
     if (o->kind == kind && o->val == val) {
+      if (written) o->shown = shown;
       o->written = o->written || written;
       o->read = o->read || !written;
       return o->name;
@@ -29,7 +37,7 @@ const char *body_operand(Body *b, OperandKind kind, Val val, bool written) {
   static const char *const prefix[] = {"", "sum", "h", "draw", "B", "accumulate"};
   const char *name = kind == OPERAND_memory ? (written ? "y" : "x") : prefix[kind];
   if (kind < OPERAND_batch) name = arena_printf(b->e->arena, "%s%u", name, same_kind);
-  vec_push(b->e->arena, b->operands, (Operand){kind, val, written, !written, name});
+  vec_push(b->e->arena, b->operands, (Operand){kind, val, shown, written, !written, name});
   return name;
 }
 

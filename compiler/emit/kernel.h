@@ -14,7 +14,8 @@ typedef enum OperandKind {
 } OperandKind;
 typedef struct Operand {
   OperandKind kind;
-  Val val; /* memory, sum, host, draw */
+  Val val;   /* memory (kernel_base), sum, host, draw */
+  Val shown; /* memory: the value that the call names: what is stored, else what is read */
   bool written, read;
   const char *name; /* inside the kernel */
 } Operand;
@@ -61,6 +62,9 @@ void emit_functions(Emit *e, Text *out);
 
 /* The value whose memory this is: aliases and values updated in place come out equal. */
 Val kernel_base(const Program *p, Val v);
+/* The value whose name stands for the memory of v: a result that took the place of an operand has a
+   name of its own, buffers and states keep theirs. */
+Val kernel_named(const Program *p, Val v);
 /* NAME(arg, arg, ...)TAIL with lines up to 100 columns. */
 void write_call(Text *t, const char *indent, const char *head, const char *const *args, uint32_t n,
                 const char *tail);

@@ -91,7 +91,7 @@ static const char *draw_name(Scene *s, const Value *v) {
 }
 
 const char *scene_memory(Scene *s, Val v) {
-  return scene_operand(s, OPERAND_memory, kernel_base(s->p, v));
+  return scene_operand(s, OPERAND_memory, kernel_named(s->p, v));
 }
 
 const char *scene_operand(void *self, OperandKind kind, Val val) {
@@ -182,7 +182,7 @@ static void write_kernel_call(Scene *s, const Kernel *k, const Made *made, Text 
   VEC(const char *) args = {0};
   const Operands *o = &made->operands;
   for (uint32_t i = 0; i < o->len; i++)
-    vec_push(s->e->arena, &args, scene_operand(s, o->at[i].kind, o->at[i].val));
+    vec_push(s->e->arena, &args, scene_operand(s, o->at[i].kind, o->at[i].shown));
   write_call(out, indent, made->function, args.at, args.len, ";\n");
 }
 
@@ -198,6 +198,7 @@ static void write_declarations(const Declarations *d, Text *out) {
   for (uint32_t i = 0; i < d->len; i++) {
     text_addf(out, "  %-*s /* ", (int)column, d->at[i].code);
     write_shape(out, d->at[i].shape);
+    if (d->at[i].over) text_addf(out, ", over %s", d->at[i].over);
     text_add(out, " */\n");
   }
 }
@@ -212,7 +213,7 @@ void scene_declare_block(Scene *s, const char *name, Type type, int64_t offset, 
   const char *block = scene_on_step(s) ? "step->block" : "block";
   Declaration d = {arena_printf(s->e->arena, "%s *%s = (%s *)(%s + %lld);", ctype, name, ctype,
                                 block, (long long)offset),
-                   type};
+                   type, NULL};
   vec_push(s->e->arena, out, d);
 }
 
@@ -255,7 +256,8 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
     die("a value without a place: %%%u", v);
   }
   const char *read_only = is_written(s, v) ? "" : "const ";
-  Declaration d = {arena_printf(a, "%s%s *%s = %s;", read_only, ctype, s->memory[v], value), type};
+  Declaration d = {arena_printf(a, "%s%s *%s = %s;", read_only, ctype, s->memory[v], value), type,
+                   at->home == HOME_block && at->updates ? s->memory[at->updates] : NULL};
   vec_push(a, out, d);
 }
 

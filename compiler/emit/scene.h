@@ -13,6 +13,7 @@ typedef struct SceneDraw { /* random numbers of one site */
 typedef struct Declaration {
   const char *code;
   Type shape;
+  const char *over; /* what lay there before, for people; or NULL */
 } Declaration;
 typedef VEC(Declaration) Declarations;
 

@@ -106,8 +106,9 @@ static Val lift_op(Lift *l, Val v) {
   }
   bool table = x->op == OP_rows && !is_lifted(l, x->in[0]);
   if (table) return ir_must(l->to, x->op, in, x->inputs, attrs, x->at, l->scope);
-  if (x->op == OP_rows || x->op == OP_rows_add || x->op == OP_extern) return NO_VAL;
-  if (x->op == OP_scan || x->op == OP_part) return NO_VAL;
+  /* Calls that know which dimension is what: another in front would mean something else. */
+  bool call = op_has(x->op, OPF_library) && x->op != OP_scatter_add;
+  if (call || x->op == OP_rows || x->op == OP_part) return NO_VAL;
   for (int i = 0; i < x->inputs && !all; i++) {
     if (!is_lifted(l, x->in[i])) in[i] = expand_batch(l, in[i], x->at);
   }

@@ -60,20 +60,20 @@ expect 2 "ddpc explain E0405|KEY" explain
 expect 0 "" check tiny.ddp
 expect 0 "buckets: 1;" plan tiny.ddp
 expect 0 "graph train training {" --dump=job tiny.ddp
-expect 0 "out grad" --dump=cast tiny.ddp
+expect 0 "out grad" --dump=grad tiny.ddp
 expect 0 "program train" --dump=nests tiny.ddp
 expect 0 "buckets: 1;" --dump=plan tiny.ddp
 expect 0 "ddp_main(&job, argc, argv)" tiny.ddp --emit=c
 
 # every stage reads back what a stage before it printed
-for stage in job means fold grad dce2 cast; do
+for stage in job means fold cast grad dce2 widen; do
   "$ddpc" --dump=$stage tiny.ddp > $stage.ir
   expect 0 "graph train training {" --from-ir $stage.ir --dump=dce
 done
 "$ddpc" --dump=means tiny.ddp > means.ir
 "$ddpc" --dump=fold tiny.ddp > fold.ir
 "$ddpc" --from-ir means.ir --dump=fold > again.ir
-expect 0 "program train" --from-ir cast.ir --dump=nests
+expect 0 "program train" --from-ir widen.ir --dump=nests
 expect 1 "error" --from-ir tiny.ddp --dump=fold
 
 # the C compiler: missing, refusing; no file is left behind

@@ -16,8 +16,12 @@ emit() { # JOB OUT
   "$ddpc" "$1" --emit=c -o "$2" || fail "ddpc refuses $1"
 }
 
-mkdir -p "$work/elsewhere" && cp -r "$source"/examples/. "$work/elsewhere" # a job may read its neighbour's data
-for job in "$here"/tiny.ddp "$source"/examples/*/job.ddp; do
+cp -r "$source/examples" "$work/examples" # where a script can make data
+for script in "$work"/examples/*/make_data.py; do
+  python3 "$script" > /dev/null || fail "$script"
+done
+cp -r "$work/examples" "$work/elsewhere" # a job may read its neighbour's data
+for job in "$here"/tiny.ddp "$work"/examples/*/job.ddp; do
   name=$(basename "$(dirname "$job")")
   emit "$job" "$work/$name.c"
   emit "$job" "$work/$name.again.c"
@@ -51,5 +55,5 @@ if that is meant: tests/emit/program.sh $ddpc $include $source '$definitions' --
 [ "$(wc -l < "$here/tiny.out")" -le 80 ] || fail "tiny.out is longer than 80 lines"
 
 # identical kernels once: the two hidden layers share theirs
-[ "$(grep -c '^static void linear_relu' "$work/digits.c")" -eq 1 ] || fail "linear_relu is not shared"
+[ "$(grep -c '^static void d_relu_linear' "$work/digits.c")" -eq 1 ] || fail "d_relu_linear is not shared"
 echo "texts agree"
