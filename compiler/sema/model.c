@@ -148,7 +148,7 @@ static void run_group(ModelRun *r, const ModelItem *item, Env *env) {
 
 /* `load "file"`, `load PATH = "file"`: which leaves, by which names; finished when all statements ran. */
 static void run_load(ModelRun *r, const ModelItem *item, Env *env) {
-  Load load = {.item = item, .prefix = ""};
+  Load load = {.item = item, .prefix = r->root->path};
   Instance *from = r->root;
   if (item->path.steps.len) {
     PathHits hits = {0};
@@ -213,16 +213,15 @@ Datum model_declare(Analysis *a, Eval *e, File *file, const Decl *decl) {
   (void)e;
   ModelState *s = ARENA_NEW(a->arena, ModelState);
   s->decl = decl;
-  if (a->model.len) {
-    diag_report(DIAG_E0716, decl->name.span, "several models are not supported yet");
-  }
   vec_push(a->arena, &a->model, s);
   Eval ev = analysis_eval(a);
   ev.leaves = a->leaves;
   Env *env = env_new(a->arena, NULL, file);
   Datum d = eval_expr(&ev, decl->value, env);
   if (d.kind == DATUM_error) return d;
-  s->root = module_instantiate(&ev, d, "", decl->name.text, decl->value->span);
+  /* Where there are several, names of the state dict begin with that of the model. */
+  const char *path = a->models.len > 1 ? decl->name.text : "";
+  s->root = module_instantiate(&ev, d, path, decl->name.text, decl->value->span);
   if (!s->root) return datum_error();
   ModelRun run = {.a = a, .e = &ev, .root = s->root, .state = s};
   run_items(&run, decl->model, env);
