@@ -93,7 +93,7 @@ ddp_attention_rows(const DdpAttention *a, int64_t b, int64_t h, int64_t i0, int6
                    const float *kt, const float *v, float *p, float *o, float *y, float *lse) {
   const int64_t vp = ddp_padded(a->v), end = ddp_attention_seen(a, i0 + m);
   const float *q = a->q.at + b * a->q.batch + i0 * a->q.time + h * a->q.head;
-  float most[DDP_ROWS], sum[DDP_ROWS];
+  float most[DDP_ROWS], sum[DDP_ROWS], here[DDP_ROWS];
   DdpRow row = {0, 0};
   if (a->keep < 1) row = ddp_row(a->draw, a->draw.sample[b]);
   for (int64_t i = 0; i < m; i++) {
@@ -103,10 +103,12 @@ ddp_attention_rows(const DdpAttention *a, int64_t b, int64_t h, int64_t i0, int6
   for (int64_t j0 = 0; j0 < end; j0 += DDP_COLUMNS) {
     const int64_t n = end - j0 < DDP_COLUMNS ? end - j0 : DDP_COLUMNS, np = (n + 15) / 16 * 16;
     ddp_product_packed(m, n, a->k, q, a->q.time, 1, kt + j0 * a->k, a->k, p, DDP_COLUMNS, false);
+    /* Loops apart: each ends a row with a chain of dependent operations, and the next row's may begin. */
+    for (int64_t i = 0; i < m; i++)
+      here[i] = ddp_attention_scores(a, b, h, i0 + i, j0, n, p + i * DDP_COLUMNS);
     for (int64_t i = 0; i < m; i++) {
       float *x = p + i * DDP_COLUMNS, s = 0;
-      const float here = ddp_attention_scores(a, b, h, i0 + i, j0, n, x);
-      const float above = here > most[i] ? here : most[i];
+      const float above = here[i] > most[i] ? here[i] : most[i];
       const float shift = above == -INFINITY ? 0.0f : above;
 #pragma omp simd reduction(+ : s) simdlen(16)
       for (int64_t j = 0; j < np; j++) {
@@ -125,11 +127,14 @@ ddp_attention_rows(const DdpAttention *a, int64_t b, int64_t h, int64_t i0, int6
     ddp_product_packed(m, a->v, n, p, DDP_COLUMNS, 1, v + j0 * DDP_PANEL, a->s, o, vp, j0 > 0);
   }
   for (int64_t i = 0; i < m; i++) {
-    const bool none = sum[i] == 0;
-    const float f = none ? 0.0f : 1.0f / sum[i];
+    here[i] = sum[i] == 0 ? 0.0f : most[i] + ddp_logf(sum[i]);
+    sum[i] = sum[i] == 0 ? 0.0f : 1.0f / sum[i];
+  }
+  if (lse) memcpy(lse + (b * a->heads + h) * a->t + i0, here, sizeof *lse * (size_t)m);
+  for (int64_t i = 0; i < m; i++) {
+    const float f = sum[i];
     float *to = y + ((b * a->t + i0 + i) * a->heads + h) * a->v;
-    for (int64_t c = 0; c < a->v; c++) to[c] = none ? 0.0f : o[i * vp + c] * f;
-    if (lse) lse[(b * a->heads + h) * a->t + i0 + i] = none ? 0.0f : most[i] + ddp_logf(sum[i]);
+    for (int64_t c = 0; c < a->v; c++) to[c] = f == 0 ? 0.0f : o[i * vp + c] * f;
   }
 }
 
