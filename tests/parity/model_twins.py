@@ -79,7 +79,7 @@ def job(net, x, y, loss, items=None, **how):
     terms the loss of each sample has."""
     if items is None:
         items = torch.ones(len(y))
-    return dict(dict(net=net, count=len(y), items=lambda rows: items[rows].sum(), batch=8, clip=1.0, decay=0.0,
+    return dict(dict(net=net, x=x, y=y, count=len(y), items=lambda rows: items[rows].sum(), batch=8, clip=1.0, decay=0.0,
                      loss=lambda model, rows: loss(model(*[t[rows] for t in x]), y[rows])), **how)
 
 
