@@ -151,6 +151,23 @@ def row_14_ranks_differ():
             expect("step 1" not in text, "an update was made")
 
 
+def row_86_other_initial_weights():
+    """A rank that reads another file trains on from rank 0's weights: all updates are those of rank 0's file."""
+    with Folder() as f:
+        binary = f.compile("examples/digits/job.ddp", "digits")
+        for seed in ("1", "2"):
+            must([binary, "--init-only", "--seed", seed, "--output_dir", f.file(seed)])
+        other, one = ([f"{f.file(seed)}/model.safetensors" for seed in seeds] for seeds in ("12", "11"))
+        ends = []
+        for k, files in enumerate((other, one)):
+            out = ["--output_dir", f.file(f"o{k}"), "--max_steps", "25", "--init_from"]
+            codes, text = two([binary] * 2, [out + [x] for x in files], free_port())
+            expect(codes == [0, 0], f"{codes}\n{text}")
+            ends.append(weights(f.file(f"o{k}")))
+        expect(weights(f.file("1")) != weights(f.file("2")), "the seed makes no difference")
+        expect(ends[0] == ends[1], "not rank 0's weights on both ranks")
+
+
 def row_65_ports():
     with Folder() as f:
         binary = probe(f).binary()
