@@ -236,7 +236,7 @@ static Val indexed(Maker *m) {
 static Val product(Maker *m) {
   Val a = pick(m), b = pick(m), v = NO_VAL;
   for (int tries = 0; tries < 24 && !v; tries++) {
-    Attr attrs[2] = {{.as.i = below(m, 2)}, {.as.i = below(m, 2)}};
+    Attr attrs[IR_MAX_ATTRS] = {{.as.i = below(m, 2)}, {.as.i = below(m, 2)}};
     if (type_of(m, a).rank >= 2 && type_of(m, b).rank >= 2)
       v = make(m, OP_matmul, (Val[]){a, b}, 2, attrs);
     b = pick(m);

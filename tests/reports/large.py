@@ -1,5 +1,5 @@
 """Row 47: more than 2^31 elements. A buffer of bytes that is counted, changed, read at its end, saved and loaded, and
-a token file beyond 2^32 bytes of which the last window is read: large.ddp and tokens.ddp. Skipped (77) where memory
+a token file beyond 2^32 bytes of which the last window is read: large.ddp and last_window.ddp. Skipped (77) where memory
 or disk lack the room."""
 import os
 import shutil
@@ -38,7 +38,7 @@ def row_47_a_buffer():
 
 def row_47_a_file():
     with Folder() as f:
-        job = Job(f, "tokens")
+        job = Job(f, "last_window")
         path, size = f.file("tokens.bin"), (1 << 32) + 4096
         with open(path, "wb") as file:
             file.truncate(size - 8)
