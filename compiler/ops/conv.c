@@ -15,18 +15,9 @@ static void fill(const Value *v, const char *name, int n, int64_t value) {
   for (int i = 0; i < n; i++) list->as.ints.at[i] = value;
 }
 
-/* The attribute holds n numbers, none below `least`. */
 static bool numbers(const Graph *g, const Value *v, const char *name, int n, int64_t least,
                     const char **error, int *code) {
-  const Attr *a = attr_of(v, name);
-  if (a->as.ints.len != n)
-    return infer_fail(g, error, code, 406, "`%s` of `%s` has %d numbers for %d dimension%s", name,
-                      op_def(v->op)->name, a->as.ints.len, n, n == 1 ? "" : "s");
-  for (int i = 0; i < n; i++)
-    if (a->as.ints.at[i] < least)
-      return infer_fail(g, error, code, 410, "`%s` of `%s` is %lld; it is at least %lld", name,
-                        op_def(v->op)->name, (long long)a->as.ints.at[i], (long long)least);
-  return true;
+  return infer_numbers(g, v, op_attr(v->op, name), n, least, error, code);
 }
 
 /* Reads a side from its type: sizes known, but for the batch. */

@@ -48,6 +48,9 @@ bool infer_broadcast(const Graph *g, Type a, Type *into, const char **error, int
 /* Axes: counted from the front, sorted, each once. Length -1 becomes all. */
 bool infer_axes(const Graph *g, Attr *axes, int rank, bool sort, const char **error, int *code);
 bool infer_has_axis(const Attr *axes, int axis);
+/* Attribute k holds n numbers, none below `least`. */
+bool infer_numbers(const Graph *g, const Value *v, int k, int n, int64_t least, const char **error,
+                   int *code);
 
 /* ---------- reference interpreter ---------- */
 typedef struct Extent { /* sizes of a type at a batch, with row-major strides */

@@ -103,3 +103,17 @@ bool infer_axes(const Graph *g, Attr *axes, int rank, bool sort, const char **er
   *axes = out;
   return true;
 }
+
+bool infer_numbers(const Graph *g, const Value *v, int k, int n, int64_t least, const char **error,
+                   int *code) {
+  const char *name = op_def(v->op)->attr[k].name;
+  const Attr *a = &v->attr[k];
+  if (a->as.ints.len != n)
+    return infer_fail(g, error, code, 406, "`%s` of `%s` has %d numbers for %d dimension%s", name,
+                      op_def(v->op)->name, a->as.ints.len, n, n == 1 ? "" : "s");
+  for (int i = 0; i < n; i++)
+    if (a->as.ints.at[i] < least)
+      return infer_fail(g, error, code, 410, "`%s` of `%s` is %lld; it is at least %lld", name,
+                        op_def(v->op)->name, (long long)a->as.ints.at[i], (long long)least);
+  return true;
+}

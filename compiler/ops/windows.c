@@ -3,21 +3,6 @@
 #include "family.h"
 #include "die.h"
 
-/* Attribute k holds n numbers, none below `least`. */
-static bool numbers(const Graph *g, const Value *v, int k, int n, int64_t least, const char **error,
-                    int *code) {
-  const char *name = op_def(v->op)->attr[k].name;
-  const Attr *a = &v->attr[k];
-  if (a->as.ints.len != n)
-    return infer_fail(g, error, code, 406, "`%s` of `%s` has %d numbers for %d dimension%s", name,
-                      op_def(v->op)->name, a->as.ints.len, n, n == 1 ? "" : "s");
-  for (int i = 0; i < n; i++)
-    if (a->as.ints.at[i] < least)
-      return infer_fail(g, error, code, 410, "`%s` of `%s` is %lld; it is at least %lld", name,
-                        op_def(v->op)->name, (long long)a->as.ints.at[i], (long long)least);
-  return true;
-}
-
 static bool space_known(const Graph *g, const Value *v, Type x, int n, const char **error,
                         int *code) {
   if (n > x.rank)
@@ -52,7 +37,7 @@ static bool windows_infer(const Graph *g, Value *v, const char **error, int *cod
   int n = v->attr[0].as.ints.len, lead = x.rank - n;
   if (!space_known(g, v, x, n, error, code)) return false;
   for (int k = 0; k < 3; k++)
-    if (!numbers(g, v, k, n, 1, error, code)) return false;
+    if (!infer_numbers(g, v, k, n, 1, error, code)) return false;
   if (x.rank + n > IR_MAX_RANK)
     return infer_fail(g, error, code, 406, "windows of %s have more than %d dimensions",
                       infer_type_text(g, x), IR_MAX_RANK);
@@ -99,7 +84,7 @@ static bool spread_infer(const Graph *g, Value *v, const char **error, int *code
   int n = v->attr[0].as.ints.len;
   if (!space_known(g, v, x, 2 * n, error, code)) return false;
   for (int k = 0; k < 3; k++)
-    if (!numbers(g, v, k, n, 1, error, code)) return false;
+    if (!infer_numbers(g, v, k, n, 1, error, code)) return false;
   v->type = x;
   for (int i = 0; i < n; i++) v->type.dim[x.rank - n + i] = dim_of(v->attr[0].as.ints.at[i]);
   return true;

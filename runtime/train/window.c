@@ -28,26 +28,14 @@ static DdpError *window_gather(DdpRun *r, const Window *w, int64_t micro_batch, 
 }
 
 static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
-  return (DdpStep){
-      .batch = batch,
-      .fields = (const void *const *)r->batch,
-      .sample = r->sample,
-      .row = r->row,
-      .params = r->params,
-      .frozen = r->frozen,
-      .grads = r->grads,
-      .buffers = r->buffers,
-      .block = r->block,
-      .counts = r->denominators,
-      .share = (double)batch / (double)(w->samples * r->world),
-      .loss_scale = r->scale.scale,
-      .seed = (uint64_t)r->set->seed,
-      .update = r->update,
-      .epoch = r->epoch,
-      .sums = r->sums,
-      .settings = r->set,
-      .reducer = r->reducer,
-  };
+  DdpStep step;
+  run_still_step(r, batch, w->samples * r->world, &step);
+  step.loss_scale = r->scale.scale;
+  step.update = r->update;
+  step.epoch = r->epoch;
+  step.sums = r->sums;
+  step.reducer = r->reducer;
+  return step;
 }
 
 /* Denominators of the loss over all micro-batches and ranks, before the first backward. */
