@@ -216,13 +216,11 @@ bool conv_is(OpKind op) {
 }
 
 ConvShape conv_shape(const Graph *g, const Value *v) {
-  Value copy = *v;
-  Attr attrs[IR_MAX_ATTRS]; /* a type rule may write into them */
+  Attr attrs[IR_MAX_ATTRS];
+  Value copy = infer_copy(v, attrs);
   ConvShape c;
   const char *error;
   int code;
-  op_copy_attrs(v, attrs);
-  copy.attr = attrs;
   check(read_shape(g, &copy, &c, &error, &code), "%s: %s", op_def(v->op)->name, error);
   return c;
 }

@@ -48,6 +48,8 @@ bool infer_broadcast(const Graph *g, Type a, Type *into, const char **error, int
 /* Axes: counted from the front, sorted, each once. Length -1 becomes all. */
 bool infer_axes(const Graph *g, Attr *axes, int rank, bool sort, const char **error, int *code);
 bool infer_has_axis(const Attr *axes, int axis);
+/* v with its attributes copied into room for IR_MAX_ATTRS: a type rule may write into them. */
+Value infer_copy(const Value *v, Attr *room);
 /* Attribute k holds n numbers, none below `least`. */
 bool infer_numbers(const Graph *g, const Value *v, int k, int n, int64_t least, const char **error,
                    int *code);

@@ -117,3 +117,10 @@ bool infer_numbers(const Graph *g, const Value *v, int k, int n, int64_t least, 
                         op_def(v->op)->name, (long long)a->as.ints.at[i], (long long)least);
   return true;
 }
+
+Value infer_copy(const Value *v, Attr *room) {
+  Value copy = *v;
+  op_copy_attrs(v, room);
+  copy.attr = room;
+  return copy;
+}

@@ -31,15 +31,8 @@ static bool numbers(const Graph *g, const Value *v, const char *name, int n, int
     a->as.ints.len = n;
     for (int i = 0; i < n; i++) a->as.ints.at[i] = value[i];
   }
-  if (a && a->as.ints.len != n)
-    return infer_fail(g, error, code, 406, "`%s` of `%s` has %d numbers for %d dimension%s", name,
-                      op_def(v->op)->name, a->as.ints.len, n, n == 1 ? "" : "s");
-  for (int i = 0; i < n; i++) {
-    out[i] = a ? a->as.ints.at[i] : value[i];
-    if (out[i] < least)
-      return infer_fail(g, error, code, 410, "`%s` of `%s` is %lld; it is at least %lld", name,
-                        op_def(v->op)->name, (long long)out[i], (long long)least);
-  }
+  if (a && !infer_numbers(g, v, op_attr(v->op, name), n, least, error, code)) return false;
+  for (int i = 0; i < n; i++) out[i] = a ? a->as.ints.at[i] : value[i];
   return true;
 }
 
@@ -137,13 +130,11 @@ static bool pool_infer(const Graph *g, Value *v, const char **error, int *code) 
 }
 
 PoolShape pool_shape(const Graph *g, const Value *v) {
-  Value copy = *v;
-  Attr attrs[IR_MAX_ATTRS]; /* a type rule may write into them */
+  Attr attrs[IR_MAX_ATTRS];
+  Value copy = infer_copy(v, attrs);
   PoolShape p;
   const char *error;
   int code;
-  op_copy_attrs(v, attrs);
-  copy.attr = attrs;
   check(read_shape(g, &copy, &p, &error, &code), "%s: %s", op_def(v->op)->name, error);
   return p;
 }
