@@ -58,7 +58,7 @@ static DdpError *save_here(DdpRun *r, const char *folder) {
 }
 
 DdpError *run_save(DdpRun *r, const char *folder) {
-  ddp_group_at(r->group, r->update, "saving");
+  ddp_group_at(r->group, r->progress.update, "saving");
   DDP_TRY(run_broadcast_buffers(r));
   DDP_TRY(run_check_buffers(r));
   DdpError *error = r->rank == 0 ? save_here(r, folder) : NULL;

@@ -88,7 +88,7 @@ static DdpError *evaluate(DdpRun *r, const Evaluation *e, double *metrics) {
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
                        int64_t *steps) {
   double begin = ddp_clock();
-  ddp_group_at(r->group, r->update, "evaluation");
+  ddp_group_at(r->group, r->progress.update, "evaluation");
   DDP_TRY(run_broadcast_buffers(r));
   DDP_TRY(run_check_buffers(r));
   Evaluation e = {.samples = ddp_dataset_rows(r->data, r->job->eval_split), .n = r->job->n_sums};

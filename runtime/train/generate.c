@@ -251,7 +251,7 @@ static DdpError *generate(Generation *g, DdpRun *r, const void **results) {
   DdpError *error = NULL;
   for (int64_t i = 0; i < g->prompt && r->rank == 0 && !error; i++) error = put(g, g->text[i]);
   DDP_TRY(run_agree(r, error, "preparing the text"));
-  ddp_group_at(r->group, r->update, "generating text");
+  ddp_group_at(r->group, r->progress.update, "generating text");
   for (int64_t i = 0; i < g->n; i++)
     DDP_TRY(run_agree(r, r->rank == 0 ? next(g, r, results) : NULL, "generating text"));
   return NULL;

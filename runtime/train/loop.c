@@ -12,10 +12,6 @@ typedef struct Loop {
   DdpRun *r;
   int64_t log_every, eval_every, save_every; /* updates; 0: not by steps */
   bool log_epochs, eval_epochs, save_epochs;
-  double running, all; /* losses since the last line, of all updates */
-  int64_t running_n;
-  int64_t logged_at, evaluated_at, saved_at;
-  double epoch;
   double *metrics;
   bool full; /* the last update had the whole global batch */
 } Loop;
@@ -28,7 +24,7 @@ static DdpError *loop_open(Loop *l, DdpRun *r) {
   const DdpSettings *s = r->set;
   int64_t total = r->counts.total;
   double eval_steps = isnan(s->eval_steps) ? s->logging_steps : s->eval_steps;
-  *l = (Loop){.r = r, .logged_at = -1, .evaluated_at = -1, .saved_at = -1};
+  *l = (Loop){.r = r};
   if (is(s->logging_strategy, "steps")) l->log_every = ddp_counts_interval(s->logging_steps, total);
   if (is(s->eval_strategy, "steps")) l->eval_every = ddp_counts_interval(eval_steps, total);
   if (is(s->save_strategy, "steps")) l->save_every = ddp_counts_interval(s->save_steps, total);
@@ -41,31 +37,34 @@ static DdpError *loop_open(Loop *l, DdpRun *r) {
 
 static DdpError *do_log(Loop *l) {
   DdpRun *r = l->r;
-  if (l->logged_at == r->update || l->running_n == 0) return NULL;
-  DdpError *error = report_train(r->report, r, l->running / (double)l->running_n, l->epoch);
-  l->running = 0;
-  l->running_n = 0;
-  l->logged_at = r->update;
+  DdpProgress *at = &r->progress;
+  if (at->logged_at == at->update || at->running_n == 0) return NULL;
+  DdpError *error = report_train(r->report, r, at->running / (double)at->running_n, at->fraction);
+  at->running = 0;
+  at->running_n = 0;
+  at->logged_at = at->update;
   return error;
 }
 
 static DdpError *do_evaluate(Loop *l) {
   DdpRun *r = l->r;
+  DdpProgress *at = &r->progress;
   double seconds = 0;
   int64_t samples = 0, steps = 0;
-  if (l->evaluated_at == r->update) return NULL;
-  l->evaluated_at = r->update;
+  if (at->evaluated_at == at->update) return NULL;
+  at->evaluated_at = at->update;
   DDP_TRY(run_evaluate(r, l->metrics, &seconds, &samples, &steps));
-  if (r->measured && r->update > 0) ddp_measured_step(r->measured, l->metrics[r->measured_metric]);
-  return report_eval(r->report, r, l->metrics, l->epoch, seconds, samples, steps);
+  if (r->measured && at->update > 0) ddp_measured_step(r->measured, l->metrics[r->measured_metric]);
+  return report_eval(r->report, r, l->metrics, at->fraction, seconds, samples, steps);
 }
 
 static DdpError *do_save(Loop *l) {
   DdpRun *r = l->r;
+  DdpProgress *at = &r->progress;
   char *folder = NULL;
-  if (l->saved_at == r->update) return NULL;
-  l->saved_at = r->update;
-  if (asprintf(&folder, "%s/checkpoint-%lld", r->output, (long long)r->update) < 0) {
+  if (at->saved_at == at->update) return NULL;
+  at->saved_at = at->update;
+  if (asprintf(&folder, "%s/checkpoint-%lld", r->output, (long long)at->update) < 0) {
     return ddp_error(DDP_MEMORY, "out of memory");
   }
   DdpError *error = run_save(r, folder);
@@ -90,11 +89,12 @@ static bool norm_is_read(const Loop *l, int64_t update, bool last) {
 
 static DdpError *after_update(Loop *l) {
   DdpRun *r = l->r;
-  bool last = r->update == r->counts.total;
-  if (logs(l, r->update)) DDP_TRY(do_log(l));
+  DdpProgress *at = &r->progress;
+  bool last = at->update == r->counts.total;
+  if (logs(l, at->update)) DDP_TRY(do_log(l));
   ddp_timing_end(&r->timing, DDP_PART_log, l->full);
-  if (due(l->eval_every, r->update) || (last && l->eval_every)) DDP_TRY(do_evaluate(l));
-  if (due(l->save_every, r->update) || (last && l->save_every)) DDP_TRY(do_save(l));
+  if (due(l->eval_every, at->update) || (last && l->eval_every)) DDP_TRY(do_evaluate(l));
+  if (due(l->save_every, at->update) || (last && l->save_every)) DDP_TRY(do_save(l));
   return NULL;
 }
 
@@ -107,56 +107,60 @@ static DdpError *after_epoch(Loop *l) {
 
 /* A loss that is not a number must not hide the others in the log (logging_nan_inf_filter). */
 static void count_loss(Loop *l, double loss) {
+  DdpProgress *at = &l->r->progress;
   if (!isfinite(loss) && l->r->set->logging_nan_inf_filter == 1) {
-    loss = l->running_n ? l->running / (double)l->running_n : 0;
+    loss = at->running_n ? at->running / (double)at->running_n : 0;
   }
-  l->running += loss;
-  l->running_n++;
-  l->all += loss;
+  at->running += loss;
+  at->running_n++;
+  at->all += loss;
 }
 
 static DdpError *stopped(Loop *l, int signal) {
   DdpRun *r = l->r;
+  DdpProgress *at = &r->progress;
   const char *name = signal == SIGINT ? "SIGINT" : "SIGTERM";
-  DDP_TRY(report_end(r->report, r, l->all / (double)r->update, l->epoch, name));
+  DDP_TRY(report_end(r->report, r, at->all / (double)at->update, at->fraction, name));
   /* The report has told people already. */
   r->quiet = r->rank != 0 || strcmp(r->set->log_format, "jsonl") != 0;
   return ddp_error(DDP_STOPPED, "stopped by %s after update %lld of %lld", name,
-                   (long long)r->update, (long long)r->counts.total);
+                   (long long)at->update, (long long)r->counts.total);
 }
 
-static DdpError *one_update(Loop *l, int64_t epoch, int64_t window) {
+static DdpError *one_update(Loop *l) {
   DdpRun *r = l->r;
-  int64_t first = window * r->counts.accumulation, n = ddp_counts_window(&r->counts, window);
+  DdpProgress *at = &r->progress;
+  int64_t first = at->window * r->counts.accumulation,
+          n = ddp_counts_window(&r->counts, at->window);
   double loss = 0;
   DdpWindowResult result = {0};
-  int64_t seen = r->samples_seen;
+  int64_t seen = at->samples_seen;
   ddp_timing_begin(&r->timing);
-  r->want_norm =
-      r->set->max_grad_norm > 0 || norm_is_read(l, r->update + 1, window + 1 == r->counts.updates);
+  r->want_norm = r->set->max_grad_norm > 0 ||
+                 norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);
   DDP_TRY(run_window(r, first, n, &loss));
   DDP_TRY(run_update(r, loss, &result));
-  l->epoch = (double)epoch + (double)(first + n) / (double)r->counts.micro_batches;
-  l->full = r->samples_seen - seen == r->job->train_batch * r->counts.accumulation * r->world;
+  at->window++;
+  at->fraction = (double)at->epoch + (double)(first + n) / (double)r->counts.micro_batches;
+  l->full = at->samples_seen - seen == r->job->train_batch * r->counts.accumulation * r->world;
   count_loss(l, result.loss);
   report_progress(r->report, r, result.loss);
   DDP_TRY(after_update(l));
-  return result.stop && r->update < r->counts.total ? stopped(l, result.stop) : NULL;
+  return result.stop && at->update < r->counts.total ? stopped(l, result.stop) : NULL;
 }
 
+/* Goes on from where the run stands, which after a resume may be inside an epoch. */
 static DdpError *train(Loop *l) {
   DdpRun *r = l->r;
-  if (r->set->eval_on_start == 1 && r->job->evaluate) DDP_TRY(do_evaluate(l));
-  for (int64_t epoch = 0; epoch < r->counts.epochs && r->update < r->counts.total; epoch++) {
-    ddp_sampler_epoch(&r->sampler, epoch);
-    r->epoch = epoch;
-    for (int64_t w = 0; w < r->counts.updates && r->update < r->counts.total; w++) {
-      DDP_TRY(one_update(l, epoch, w));
-    }
+  DdpProgress *at = &r->progress;
+  if (at->update == 0 && r->set->eval_on_start == 1 && r->job->evaluate) DDP_TRY(do_evaluate(l));
+  for (; at->update < r->counts.total; at->epoch++, at->window = 0) {
+    ddp_sampler_epoch(&r->sampler, at->epoch);
+    while (at->window < r->counts.updates && at->update < r->counts.total) DDP_TRY(one_update(l));
     DDP_TRY(after_epoch(l));
   }
   DDP_TRY(run_save(r, r->output));
-  return report_end(r->report, r, l->all / (double)r->update, l->epoch, NULL);
+  return report_end(r->report, r, at->all / (double)at->update, at->fraction, NULL);
 }
 
 DdpError *run_train(DdpRun *r) {

@@ -237,6 +237,7 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
                 .rank = launch->rank,
                 .world = launch->world,
                 .threads = 1,
+                .progress = {.logged_at = -1, .evaluated_at = -1, .saved_at = -1},
                 .output = output};
     if (config.generate || (trains(&config) && config.settings.sample_length > 0))
       error = run_check_generate(job, &config);

@@ -122,7 +122,7 @@ static DdpError *write_file(const Prediction *p, const DdpRun *r) {
 static DdpError *predict(Prediction *p, DdpRun *r) {
   DdpError *opened = prediction_open(p, r);
   DDP_TRY(run_agree(r, opened, "preparing the predictions"));
-  ddp_group_at(r->group, r->update, "prediction");
+  ddp_group_at(r->group, r->progress.update, "prediction");
   for (int64_t first = 0; first < p->batches; first += r->world) {
     DDP_TRY(compute(p, r, first + r->rank));
     int64_t bytes = r->job->eval_batch * p->row;

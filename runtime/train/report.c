@@ -163,7 +163,7 @@ DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch)
   if (!p) return NULL;
   snprintf(line, sizeof line,
            "step %lld/%lld  epoch %.4g  loss %.4g  grad_norm %.4g  learning_rate %.4g",
-           (long long)r->update, (long long)r->counts.total, epoch, shown(loss),
+           (long long)r->progress.update, (long long)r->counts.total, epoch, shown(loss),
            shown(r->last_norm), r->last_lr);
   say(p, line);
   DDP_TRY(line_begin(p));
@@ -175,7 +175,7 @@ DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch)
     put_int(p, "skipped_updates", r->scale.skipped);
   }
   put_real(p, "epoch", epoch);
-  put_int(p, "step", r->update);
+  put_int(p, "step", r->progress.update);
   return line_end(p);
 }
 
@@ -191,7 +191,7 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
              r->job->metrics[i], shown(metrics[i]));
   }
   snprintf(line, sizeof line, "step %lld/%lld  epoch %.4g  %s  (%lld samples, %.2f s)",
-           (long long)r->update, (long long)r->counts.total, epoch, p->last_eval,
+           (long long)r->progress.update, (long long)r->counts.total, epoch, p->last_eval,
            (long long)samples, seconds);
   say(p, line);
   DDP_TRY(line_begin(p));
@@ -203,7 +203,7 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
   put_real(p, "eval_samples_per_second", (double)samples / (seconds > 0 ? seconds : 1e-9));
   put_real(p, "eval_steps_per_second", (double)steps / (seconds > 0 ? seconds : 1e-9));
   put_real(p, "epoch", epoch);
-  put_int(p, "step", r->update);
+  put_int(p, "step", r->progress.update);
   return line_end(p);
 }
 
@@ -235,12 +235,12 @@ static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *s
   if (p->progress) ddp_log_progress("");
   if (stopped) {
     snprintf(line, sizeof line, "stopped by %s after update %lld of %lld; log: %s", stopped,
-             (long long)r->update, (long long)r->counts.total, p->path);
+             (long long)r->progress.update, (long long)r->counts.total, p->path);
   } else {
     snprintf(line, sizeof line,
              "%lld update%s in %.2f s%s%s; weights: %s/model.safetensors; log: %s",
-             (long long)r->update, r->update == 1 ? "" : "s", seconds, p->last_eval[0] ? "; " : "",
-             p->last_eval, r->output, p->path);
+             (long long)r->progress.update, r->progress.update == 1 ? "" : "s", seconds,
+             p->last_eval[0] ? "; " : "", p->last_eval, r->output, p->path);
   }
   say(p, line);
 }
@@ -251,12 +251,14 @@ DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epo
   double seconds = ddp_clock() - p->begun;
   DDP_TRY(line_begin(p));
   put_real(p, "train_runtime", seconds);
-  put_real(p, "train_samples_per_second", (double)r->samples_seen / (seconds > 0 ? seconds : 1e-9));
-  put_real(p, "train_steps_per_second", (double)r->update / (seconds > 0 ? seconds : 1e-9));
+  put_real(p, "train_samples_per_second",
+           (double)r->progress.samples_seen / (seconds > 0 ? seconds : 1e-9));
+  put_real(p, "train_steps_per_second",
+           (double)r->progress.update / (seconds > 0 ? seconds : 1e-9));
   put_real(p, "train_loss", mean_loss);
   put_real(p, "communication_wait", r->exposed);
   put_real(p, "epoch", epoch);
-  put_int(p, "step", r->update);
+  put_int(p, "step", r->progress.update);
   put_timing(p, &r->timing);
   if (stopped) put_text(p, "stopped_by", stopped);
   if (r->set->skip_memory_metrics == 0) put_resident(p, r);
@@ -270,21 +272,21 @@ DdpError *report_sample(DdpReport *p, const DdpRun *r, const char *text) {
   say(p, text);
   DDP_TRY(line_begin(p));
   put_text(p, "sample", text);
-  put_int(p, "step", r->update);
+  put_int(p, "step", r->progress.update);
   return line_end(p);
 }
 
 void report_progress(DdpReport *p, const DdpRun *r, double loss) {
   if (!p || !p->progress) return;
   double now = ddp_clock();
-  if (now - p->drawn < 0.1 && r->update < r->counts.total) return;
+  if (now - p->drawn < 0.1 && r->progress.update < r->counts.total) return;
   p->drawn = now;
-  double per = (now - p->begun) / (double)(r->update ? r->update : 1);
-  int64_t left = (int64_t)(per * (double)(r->counts.total - r->update));
+  double per = (now - p->begun) / (double)(r->progress.update ? r->progress.update : 1);
+  int64_t left = (int64_t)(per * (double)(r->counts.total - r->progress.update));
   char line[200];
   snprintf(line, sizeof line,
            "%3d%%  %lld/%lld  loss %.4g  %.3g updates/s  %lld:%02lld:%02lld left",
-           (int)(100 * r->update / r->counts.total), (long long)r->update,
+           (int)(100 * r->progress.update / r->counts.total), (long long)r->progress.update,
            (long long)r->counts.total, loss, 1 / (per > 0 ? per : 1e-9), (long long)(left / 3600),
            (long long)(left / 60 % 60), (long long)(left % 60));
   ddp_log_progress(line);

@@ -18,6 +18,18 @@ enum { DDP_MAX_STATES = 4 };
 
 typedef struct DdpReport DdpReport;
 
+/* Where a run stands between two updates. The same on every rank; a checkpoint keeps all of it. */
+typedef struct DdpProgress {
+  int64_t update;       /* finished ones, skipped ones too */
+  int64_t epoch;        /* the one that update `update` belongs to, from 0 */
+  int64_t window;       /* updates of that epoch that are finished */
+  double fraction;      /* of epochs, as logged: 1.5 in the middle of the second */
+  int64_t samples_seen; /* by all ranks */
+  double running, all;  /* losses since the last line of the log, of all updates */
+  int64_t running_n;
+  int64_t logged_at, evaluated_at, saved_at; /* updates; -1: never */
+} DdpProgress;
+
 typedef struct DdpRun {
   const DdpJob *job;
   const DdpConfig *config;
@@ -50,10 +62,8 @@ typedef struct DdpRun {
   float *norms;         /* [n_tensors] */
   double *agreement;    /* [4 + n_tensors + 2 n_counts + world] small sums between ranks */
 
-  int64_t update;                 /* finished ones, skipped ones too */
+  DdpProgress progress;
   DdpScale scale;                 /* fp16: of the loss, and how many updates it skipped */
-  int64_t epoch;                  /* finished ones */
-  int64_t samples_seen;           /* by all ranks */
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;

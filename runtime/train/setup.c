@@ -277,7 +277,7 @@ DdpError *run_check_buffers(DdpRun *r) {
         "than one value per channel: is the last batch of an epoch a single sample? "
         "Another per_device_train_batch_size or --dataloader_drop_last avoids it; "
         "--on_nan ignore goes on",
-        (long long)r->update, t->name);
+        (long long)r->progress.update, t->name);
   }
   return NULL;
 }

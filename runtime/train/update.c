@@ -145,7 +145,7 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
       "update %lld: the loss is %g%s%s; nothing was saved from "
       "it. A smaller --learning_rate or --max_grad_norm may help; --on_nan ignore "
       "goes on",
-      (long long)r->update + 1, loss, of_gradients, where);
+      (long long)r->progress.update + 1, loss, of_gradients, where);
 }
 
 static void clip(DdpRun *r, float norm) {
@@ -173,7 +173,7 @@ static void step_all(DdpRun *r, double factor) {
                     .block = r->block,
                     .lr = rate * factor,
                     .weight_decay = isnan(g->weight_decay) ? r->set->weight_decay : g->weight_decay,
-                    .step = r->update - r->scale.skipped + 1,
+                    .step = r->progress.update - r->scale.skipped + 1,
                     .settings = r->set};
     for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->state[i];
     o->step(&s);
@@ -181,21 +181,21 @@ static void step_all(DdpRun *r, double factor) {
 }
 
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
-  ddp_group_at(r->group, r->update, "optimizer step");
+  ddp_group_at(r->group, r->progress.update, "optimizer step");
   DDP_TRY(share_results(r, local_loss));
   float norm = r->want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
   out->stop = signal_of(r->agreement[AT_STOP]);
   out->finite = isfinite(out->loss) && isfinite(norm);
-  double factor = run_rate_factor(r, r->update - r->scale.skipped);
+  double factor = run_rate_factor(r, r->progress.update - r->scale.skipped);
   r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)
                            : factor * r->set->learning_rate;
   if (r->want_norm) r->last_norm = (double)norm;
   bool skip = r->agreement[AT_OVERFLOW] > 0;
-  DdpError *error = ddp_scale_update(&r->scale, skip, r->update + 1);
+  DdpError *error = ddp_scale_update(&r->scale, skip, r->progress.update + 1);
   if (error) r->quiet = r->rank != 0;
   if (error || skip) {
-    r->update++;
+    r->progress.update++;
     return error;
   }
   if (!out->finite && r->set->on_nan[0] == 's') { /* stop */
@@ -205,6 +205,6 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   ddp_timing_lap(&r->timing, DDP_PART_norm);
   step_all(r, factor);
   ddp_timing_lap(&r->timing, DDP_PART_optimizer);
-  r->update++;
+  r->progress.update++;
   return NULL;
 }

@@ -31,8 +31,8 @@ static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
   DdpStep step;
   run_still_step(r, batch, w->samples * r->world, &step);
   step.loss_scale = r->scale.scale;
-  step.update = r->update;
-  step.epoch = r->epoch;
+  step.update = r->progress.update;
+  step.epoch = r->progress.epoch;
   step.sums = r->sums;
   step.reducer = r->reducer;
   return step;
@@ -75,25 +75,25 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   r->window_first = first;
   r->window_n = n;
   for (int64_t m = first; m < first + n; m++) w.samples += batch_of(r, m);
-  ddp_group_at(r->group, r->update, "counting");
+  ddp_group_at(r->group, r->progress.update, "counting");
   DDP_TRY(window_counts(r, &w));
   if (r->set->ddp_broadcast_buffers != 0) DDP_TRY(run_broadcast_buffers(r));
   r->sums[0] = 0;
-  ddp_group_at(r->group, r->update, "forward and backward");
+  ddp_group_at(r->group, r->progress.update, "forward and backward");
   for (int64_t m = first; m < first + n; m++) {
     int64_t batch;
     DDP_TRY(window_gather(r, &w, m, &batch));
     DdpStep step = window_step(r, &w, batch);
     ddp_timing_lap(&r->timing, DDP_PART_data);
     step.accumulate = m > first;
-    if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->update);
+    if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->progress.update);
     r->job->forward_backward(&step);
     ddp_timing_lap(&r->timing, DDP_PART_forward_backward);
   }
   *loss = r->sums[0];
-  r->samples_seen += w.samples * r->world;
+  r->progress.samples_seen += w.samples * r->world;
   if (!r->reducer) return NULL;
-  ddp_group_at(r->group, r->update, "all-reduce of gradients");
+  ddp_group_at(r->group, r->progress.update, "all-reduce of gradients");
   DdpError *error = ddp_reducer_finish(r->reducer, &r->exposed);
   ddp_timing_lap(&r->timing, DDP_PART_communication);
   return error;
