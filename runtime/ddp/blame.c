@@ -4,6 +4,7 @@
 #include "group_state.h"
 #include "clock.h"
 #include "log.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ static DdpError *timed_out(DdpGroup *g, int rank, const DdpError *e) {
   char where[64] = "", what[160] = "";
   int64_t update = atomic_load(&g->update);
   if (update >= 0) snprintf(where, sizeof where, "update %lld: ", (long long)update);
-  const char *operation = g->operation;
+  const char *operation = ddp_flight_op_words(g->op);
   if (rank < 0)
     return ddp_error(DDP_TIMEOUT, "%s%s%s did not finish within %g s (ddp_timeout)", where,
                      operation, e->message, g->timeout);
@@ -107,6 +108,44 @@ DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e) {
   return known;
 }
 
+/* ---------- the flight record ---------- */
+
+static int peers_of(DdpGroup *g, DdpPosition *at, DdpFlightPeer *out) {
+  int n = 0;
+  for (int r = 0; r < g->world; r++) {
+    double age;
+    if (r == g->rank) continue;
+    ddp_control_position(g->control, r, &at[n], &age);
+    out[n] = (DdpFlightPeer){.rank = r,
+                             .sequence = at[n].arrived,
+                             .update = at[n].update,
+                             .phase = at[n].phase,
+                             .silent = age};
+    n++;
+  }
+  return n;
+}
+
+void ddp_group_record(DdpGroup *g, const DdpError *why) {
+  if (why->klass == DDP_USAGE || why->klass == DDP_DATA || why->klass == DDP_NUMERIC ||
+      why->klass == DDP_STOPPED)
+    return;
+  DdpFlightCause cause = {.reason = why->message,
+                          .code = (int)why->klass,
+                          .blamed = why->rank >= 0 ? why->rank : g->rank,
+                          .update = atomic_load(&g->update),
+                          .phase = atomic_load(&g->phase)};
+  DdpPosition *at = calloc((size_t)g->world, sizeof *at);
+  DdpFlightPeer *peers = calloc((size_t)g->world, sizeof *peers);
+  cause.peers = peers;
+  if (at && peers) cause.n_peers = peers_of(g, at, peers);
+  if (!ddp_flight_write(g->flight, &cause)) /* on a full disk: nothing new */
+    ddp_log(why->klass == DDP_IO ? DDP_LOG_debug : DDP_LOG_warning, "cannot write '%s': %s",
+            ddp_flight_path(g->flight), strerror(errno));
+  free(at);
+  free(peers);
+}
+
 /* ---------- hooks of the control thread ---------- */
 
 static void position(void *self, DdpPosition *out) {
@@ -129,6 +168,7 @@ static void tick(void *self, double since) {
   if (since < grace || atomic_load(&g->leaving)) return;
   DdpError *e = ddp_control_error(g->control);
   ddp_log(DDP_LOG_error, "%s", e->message);
+  ddp_group_record(g, e);
   ddp_launch_report(&g->launch, e);
   _exit((int)e->klass);
 }

@@ -83,6 +83,7 @@ static void release(DdpGroup *g) {
   if (g->inside.comm) g->inside.backend->close(g->inside.comm);
   if (g->between.comm) g->between.backend->close(g->between.comm);
   ddp_members_free(&g->members);
+  ddp_flight_close(g->flight);
   free(g);
 }
 
@@ -94,13 +95,17 @@ DdpError *ddp_group_open(DdpGroup **out, const DdpLaunch *launch, const DdpGroup
   g->world = launch->world;
   g->timeout = options->timeout;
   g->leader = true;
-  g->operation = "";
   atomic_init(&g->update, -1);
   atomic_init(&g->phase, "start");
   snprintf(g->path, sizeof g->path, "one rank");
+  DdpError *e = ddp_flight_open(&g->flight, options->record, g->rank, g->world);
+  if (e) {
+    free(g);
+    return e;
+  }
   *out = g;
   if (g->world == 1) return NULL;
-  DdpError *e = open_world(g, options);
+  e = open_world(g, options);
   if (!e) return NULL;
   release(g);
   *out = NULL;
@@ -116,6 +121,9 @@ int ddp_group_world(const DdpGroup *g) {
 const char *ddp_group_path(const DdpGroup *g) {
   return g->path;
 }
+DdpFlight *ddp_group_flight(DdpGroup *g) {
+  return g->flight;
+}
 
 void ddp_group_at(DdpGroup *g, int64_t update, const char *phase) {
   atomic_store_explicit(&g->update, update, memory_order_relaxed);
@@ -124,9 +132,18 @@ void ddp_group_at(DdpGroup *g, int64_t update, const char *phase) {
 
 /* ---------- the two levels ---------- */
 
-static void arrive(DdpGroup *g, const char *operation) {
-  g->operation = operation;
+/* Every collective enters here, in the same order on every rank. */
+static uint64_t arrive(DdpGroup *g, DdpFlightOp op, const char *what, int64_t bytes) {
+  g->op = op;
   atomic_fetch_add_explicit(&g->arrived, 1, memory_order_relaxed);
+  return ddp_flight_begin(g->flight, op, what, bytes,
+                          atomic_load_explicit(&g->update, memory_order_relaxed));
+}
+
+/* What was entered has ended; after an error the record says how far it came. */
+static DdpError *leave(DdpGroup *g, uint64_t sequence, DdpError *e) {
+  if (!e) ddp_flight_complete(g->flight, sequence);
+  return e;
 }
 
 static DdpError *broadcast_in(DdpGroup *g, DdpLevelName name, void *data, int64_t bytes, int root,
@@ -164,7 +181,8 @@ struct DdpGroupWork {
   int64_t n;
   const char *what;
   DdpWork *inside, *between;
-  bool passed_on; /* leader: the second level has begun */
+  bool passed_on;    /* leader: the second level has begun */
+  uint64_t sequence; /* in the flight record */
   DdpGroupWork *next;
 };
 
@@ -185,6 +203,7 @@ static void free_works(DdpGroupWork *w) {
 static DdpError *pass_on(DdpGroup *g, DdpGroupWork *w) {
   if (w->passed_on || !g->between.comm) return NULL;
   w->passed_on = true;
+  ddp_flight_start(g->flight, w->sequence);
   return ddp_group_fail(g, DDP_LEVEL_between,
                         g->between.backend->all_reduce(g->between.comm, w->data, w->n, DDP_f32,
                                                        w->what, NULL, &w->between));
@@ -204,11 +223,12 @@ DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
   if (g->world == 1) {
     DDP_TRY(alloc_alone(bytes, out));
   } else {
-    arrive(g, "");
+    uint64_t n = arrive(g, DDP_FLIGHT_alloc, "memory", (int64_t)bytes);
     bool inside = g->inside.comm;
     const DdpLevel *l = inside ? &g->inside : &g->between;
-    DDP_TRY(ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
-                           l->backend->alloc(l->comm, bytes, out)));
+    DdpError *e = ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
+                                 l->backend->alloc(l->comm, bytes, out));
+    DDP_TRY(leave(g, n, e));
   }
   g->arenas[g->n_arenas++] = *out;
   return NULL;
@@ -229,13 +249,13 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const 
                                      DdpGroupWork **out) {
   *out = NULL;
   if (g->world == 1 || n == 0) return NULL;
-  arrive(g, "all-reduce of ");
+  uint64_t sequence = arrive(g, DDP_FLIGHT_all_reduce, what, n * (int64_t)sizeof *data);
   DdpGroupWork *w = g->idle;
   if (w)
     g->idle = w->next;
   else if (!(w = malloc(sizeof *w)))
     return ddp_error(DDP_MEMORY, "%s: no memory", what);
-  *w = (DdpGroupWork){.data = data, .n = n, .what = what};
+  *w = (DdpGroupWork){.data = data, .n = n, .what = what, .sequence = sequence};
   DdpError *e = NULL;
   if (g->inside.comm)
     e = ddp_group_fail(
@@ -271,6 +291,7 @@ static DdpError *finish_inside(DdpGroup *g, DdpGroupWork *w) {
   if (!w->inside) return NULL;
   DdpWork *inside = w->inside;
   w->inside = NULL;
+  ddp_flight_start(g->flight, w->sequence);
   return ddp_group_fail(g, DDP_LEVEL_inside, g->inside.backend->wait(inside));
 }
 
@@ -302,8 +323,8 @@ static DdpError *finish(DdpGroup *g, DdpGroupWork *w) {
 
 DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
   if (!w) return NULL;
-  g->operation = "all-reduce of ";
-  DdpError *e = finish(g, w);
+  g->op = DDP_FLIGHT_all_reduce;
+  DdpError *e = leave(g, w->sequence, finish(g, w));
   DdpGroupWork **p = &g->works;
   while (*p != w) p = &(*p)->next;
   *p = w->next;
@@ -314,9 +335,7 @@ DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
 /* ---------- small values ---------- */
 
 /* From the root's host to its leader, over the leaders, then inside the other hosts. */
-DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
-  if (g->world == 1) return NULL;
-  arrive(g, "broadcast of ");
+static DdpError *broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
   if (!g->two_level)
     return broadcast_in(g, g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between, data, bytes, root,
                         what);
@@ -325,6 +344,12 @@ DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, 
   if (same) DDP_TRY(broadcast_in(g, DDP_LEVEL_inside, data, bytes, g->members.local[root], what));
   DDP_TRY(broadcast_in(g, DDP_LEVEL_between, data, bytes, root_host, what));
   return same ? NULL : broadcast_in(g, DDP_LEVEL_inside, data, bytes, 0, what);
+}
+
+DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
+  if (g->world == 1) return NULL;
+  uint64_t n = arrive(g, DDP_FLIGHT_broadcast, what, bytes);
+  return leave(g, n, broadcast(g, data, bytes, root, what));
 }
 
 /* Leaders exchange blocks as wide as the largest host. */
@@ -347,22 +372,23 @@ static DdpError *gather_two_level(DdpGroup *g, const void *mine, void *all, int6
   return e;
 }
 
-static DdpError *gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
-                        const char *operation, const char *what) {
+static DdpError *gather(DdpGroup *g, const void *mine, void *all, int64_t bytes, DdpFlightOp op,
+                        const char *what) {
   if (g->world == 1) {
     if (all != mine) memcpy(all, mine, (size_t)bytes);
     return NULL;
   }
   if (g->two_level) DDP_TRY(pass_all_on(g));
-  arrive(g, operation);
-  if (g->two_level) return gather_two_level(g, mine, all, bytes, what);
-  return gather_in(g, g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between, mine, all, bytes,
-                   what);
+  uint64_t n = arrive(g, op, what, bytes);
+  DdpLevelName level = g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between;
+  return leave(g, n,
+               g->two_level ? gather_two_level(g, mine, all, bytes, what)
+                            : gather_in(g, level, mine, all, bytes, what));
 }
 
 DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
                                const char *what) {
-  return gather(g, mine, all, bytes, "all-gather of ", what);
+  return gather(g, mine, all, bytes, DDP_FLIGHT_all_gather, what);
 }
 
 /* Gathered, then added in the order of ranks: the same bits everywhere. */
@@ -376,7 +402,7 @@ DdpError *ddp_group_sum(DdpGroup *g, double *data, int n, const char *what) {
   }
   double *all = g->gathered;
   if (!all) return ddp_error(DDP_MEMORY, "%s: no memory", what);
-  DdpError *e = gather(g, data, all, (int64_t)(row * sizeof *all), "all-reduce of ", what);
+  DdpError *e = gather(g, data, all, (int64_t)(row * sizeof *all), DDP_FLIGHT_all_reduce, what);
   for (size_t i = 0; !e && i < row; i++) {
     data[i] = all[i];
     for (size_t r = 1; r < (size_t)g->world; r++) data[i] += all[r * row + i];
@@ -384,13 +410,17 @@ DdpError *ddp_group_sum(DdpGroup *g, double *data, int n, const char *what) {
   return e;
 }
 
-DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
-  if (g->world == 1) return NULL;
-  arrive(g, "barrier: ");
+static DdpError *barrier(DdpGroup *g, const char *what) {
   DDP_TRY(barrier_in(g, DDP_LEVEL_inside, what));
   if (!g->two_level && g->inside.comm) return NULL;
   DDP_TRY(barrier_in(g, DDP_LEVEL_between, what));
   return g->two_level ? barrier_in(g, DDP_LEVEL_inside, what) : NULL;
+}
+
+DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
+  if (g->world == 1) return NULL;
+  uint64_t n = arrive(g, DDP_FLIGHT_barrier, what, 0);
+  return leave(g, n, barrier(g, what));
 }
 
 /* ---------- ends ---------- */
@@ -398,7 +428,8 @@ DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
 void ddp_group_abort(DdpGroup *g, const DdpError *why) {
   if (!g || g->world == 1) return;
   atomic_store(&g->leaving, true);
-  ddp_control_abort(g->control, why);
+  ddp_control_abort(g->control, why); /* first: the others wait for it */
+  ddp_group_record(g, why);
 }
 
 void ddp_group_close(DdpGroup *g) {
@@ -413,8 +444,5 @@ void ddp_group_close(DdpGroup *g) {
   free_works(g->idle);
   free(g->gathered);
   free_arenas(g);
-  if (g->world > 1)
-    release(g);
-  else
-    free(g);
+  release(g);
 }

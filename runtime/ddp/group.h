@@ -4,6 +4,7 @@
 #define DDP_DDP_GROUP_H
 #include "ddp/job.h"
 #include "ddp/status.h"
+#include "flight.h"
 #include "launch.h"
 
 typedef struct DdpGroup DdpGroup;
@@ -15,6 +16,7 @@ typedef struct DdpGroupOptions {
   double timeout;           /* ddp_timeout, from the rendezvous on */
   uint64_t program_hash;    /* of plan, spec and settings that must agree on all ranks */
   const char *program_text; /* what differs is named in the error: "key=value\n" lines */
+  const char *record;       /* folder of the flight record; NULL: none is written */
 } DdpGroupOptions;
 
 /* Rendezvous, handshake (rank, world, host, program hash), backends. Starts the watchdog. */
@@ -22,6 +24,7 @@ DdpError *ddp_group_open(DdpGroup **out, const DdpLaunch *launch, const DdpGroup
 int ddp_group_rank(const DdpGroup *g);
 int ddp_group_world(const DdpGroup *g);
 const char *ddp_group_path(const DdpGroup *g); /* "shared memory", "gloo", "shared memory + gloo" */
+DdpFlight *ddp_group_flight(DdpGroup *g);      /* the group's own; every collective is in it */
 
 /* Memory in which all-reduce works in place (gradient arena), zeroed. Collective. The group's:
    close takes it back. */
@@ -40,7 +43,7 @@ DdpError *ddp_group_barrier(DdpGroup *g, const char *what);
 /* For the messages of errors. phase: a string constant; while it begins with "saving" the others
    wait for this rank as long as it is alive. */
 void ddp_group_at(DdpGroup *g, int64_t update, const char *phase);
-/* Tells the others why this rank ends, then wakes and ends everything. */
+/* Tells the others why this rank ends, wakes and ends everything, writes the flight record. */
 void ddp_group_abort(DdpGroup *g, const DdpError *why);
 void ddp_group_close(DdpGroup *g); /* all ranks reached the end */
 #endif

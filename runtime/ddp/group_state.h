@@ -31,7 +31,8 @@ struct DdpGroup {
   size_t gathered_n;
   void *arenas[DDP_GROUP_ARENAS]; /* of ddp_group_alloc */
   int n_arenas;
-  const char *operation; /* what the training thread waits for, up to the caller's own name of it */
+  DdpFlightOp op; /* what the training thread waits for */
+  DdpFlight *flight;
   /* Read by the control thread. */
   _Atomic uint64_t arrived;
   _Atomic int64_t update;
@@ -47,6 +48,8 @@ DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e);
 /* Whether a rank that is late is known to be busy with what others must wait for. */
 bool ddp_group_patience_inside(void *group, int local);
 bool ddp_group_patience_between(void *group, int number);
+/* Writes the flight record of a job that fails, unless its reason lies in its settings or data. */
+void ddp_group_record(DdpGroup *g, const DdpError *why);
 /* Hooks of the control plane. */
 DdpControlHooks ddp_group_hooks(DdpGroup *g);
 /* Rank that took part in a level under that number. */

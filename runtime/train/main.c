@@ -59,7 +59,8 @@ static DdpError *group_open(DdpRun *r) {
                              .intra_node_backend = strcmp(r->set->intra_node, "backend") == 0,
                              .timeout = (double)r->set->ddp_timeout,
                              .program_hash = hash,
-                             .program_text = text};
+                             .program_text = text,
+                             .record = r->output};
   DdpError *error = ddp_group_open(&r->group, r->launch, &options);
   free(text);
   if (error) return error;

@@ -3,7 +3,7 @@
    key=value arguments: do=reduce|values|loop|open|alloc, backend=gloo (no shared memory),
    timeout=SECONDS, updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE,
    slow=RANK@UPDATE (phase "saving"), hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program
-   text of that rank), size=FLOATS. */
+   text of that rank), size=FLOATS, record=FOLDER (of the flight record). */
 #include "clock.h"
 #include "group.h"
 #include "log.h"
@@ -22,7 +22,7 @@ typedef struct Event {
 } Event;
 
 typedef struct Options {
-  const char *what, *text;
+  const char *what, *text, *record;
   int text_rank;
   bool gloo;
   double timeout;
@@ -72,6 +72,8 @@ static Options parse(int argc, char **argv) {
       o.slow = event_of(value);
     else if (!strcmp(key, "hang"))
       o.hang = event_of(value);
+    else if (!strcmp(key, "record"))
+      o.record = value;
     else if (!strcmp(key, "text")) {
       o.text_rank = atoi(value);
       o.text = strchr(value, ':') + 1;
@@ -286,7 +288,8 @@ int main(int argc, char **argv) {
     DdpGroupOptions options = {.intra_node_backend = o.gloo,
                                .timeout = o.timeout,
                                .program_hash = hash,
-                               .program_text = text};
+                               .program_text = text,
+                               .record = o.record};
     e = ddp_group_open(&g, &launch, &options);
   }
   if (!e) printf("by %s path %s\n", launch.by, ddp_group_path(g));
