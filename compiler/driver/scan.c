@@ -134,11 +134,13 @@ ScanSteps scan_steps(Arena *a, const Job *job, const Scan *scan, int world) {
   if (job->single_at.file) write_place(&at, job->single_at);
   const char *single = at.at ? arena_strdup(a, at.at) : NULL;
   text_free(&at);
-  DdpCountsInput in = {.samples = samples,
-                       .world = world,
-                       .batch = job->train_batch,
+  DdpShards shards = {.samples = samples,
+                      .world = world,
+                      .batch = job->train_batch,
+                      .drop_last = job_setting_is(job, "dataloader_drop_last", "true"),
+                      .batches = job_setting_is(job, "sharding", "accelerate")};
+  DdpCountsInput in = {.shards = shards,
                        .accumulation = (int64_t)number(job, "gradient_accumulation_steps"),
-                       .drop_last = job_setting_is(job, "dataloader_drop_last", "true"),
                        .epochs = number(job, "num_train_epochs"),
                        .max_steps = (int64_t)number(job, "max_steps"),
                        .warmup = number(job, "warmup_steps"),

@@ -2,15 +2,11 @@
    schedule, warm-up, intervals and the remaining time all read it. */
 #ifndef DDP_TRAIN_COUNTS_H
 #define DDP_TRAIN_COUNTS_H
-#include "ddp/status.h"
-#include <stdbool.h>
-#include <stdint.h>
+#include "sampler.h"
 
 typedef struct DdpCountsInput {
-  int64_t samples; /* of the training split */
-  int world;
-  int64_t batch, accumulation;
-  bool drop_last;
+  DdpShards shards; /* of the training split */
+  int64_t accumulation;
   double epochs;
   int64_t max_steps;     /* > 0: overrides epochs */
   double warmup;         /* >= 1: updates; below: fraction of all */
@@ -18,6 +14,7 @@ typedef struct DdpCountsInput {
 } DdpCountsInput;
 
 typedef struct DdpCounts {
+  DdpShards shards;
   int64_t per_rank;      /* samples of a rank in an epoch, padding included */
   int64_t micro_batches; /* of a rank in an epoch; the last may be short */
   int64_t accumulation;
@@ -33,5 +30,12 @@ DdpError *ddp_counts_make(DdpCounts *out, const DdpCountsInput *in);
 int64_t ddp_counts_interval(double value, int64_t total);
 /* Micro-batches of window w of an epoch; samples of micro-batch m. */
 int64_t ddp_counts_window(const DdpCounts *c, int64_t window);
-int64_t ddp_counts_batch(const DdpCounts *c, int64_t batch, int64_t micro_batch);
+int64_t ddp_counts_batch(const DdpCounts *c, int64_t micro_batch);
+/* Where a run stands in an epoch that has finished `windows` windows: places of the epoch's order that
+   all ranks together have taken (sampler.h). Those of the last window count as far as they exist. */
+int64_t ddp_counts_place(const DdpCounts *c, int64_t windows);
+/* The other way round, for a run that goes on from another one with, perhaps, other ranks, batches or
+   accumulation: the windows of this run that end at that place; all of them for the end of the epoch.
+   Error: no window ends there, so that samples would be read twice or not at all. */
+DdpError *ddp_counts_windows(const DdpCounts *c, int64_t place, int64_t *windows);
 #endif

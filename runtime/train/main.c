@@ -104,16 +104,18 @@ static DdpError *data_open(DdpRun *r) {
 
 static DdpError *counts_open(DdpRun *r) {
   const DdpSettings *s = r->set;
-  DdpCountsInput in = {.samples = ddp_dataset_rows(r->data, "train"),
-                       .world = r->world,
-                       .batch = r->job->train_batch,
+  DdpShards shards = {.samples = ddp_dataset_rows(r->data, "train"),
+                      .world = r->world,
+                      .batch = r->job->train_batch,
+                      .drop_last = s->dataloader_drop_last == 1,
+                      .batches = strcmp(s->sharding, "accelerate") == 0};
+  DdpCountsInput in = {.shards = shards,
                        .accumulation = s->gradient_accumulation_steps,
-                       .drop_last = s->dataloader_drop_last == 1,
                        .epochs = s->num_train_epochs,
                        .max_steps = s->max_steps,
                        .warmup = s->warmup_steps,
                        .single_at = r->job->single_at};
-  if (in.samples < 0) return ddp_error(DDP_DATA, "the job has no split named train");
+  if (shards.samples < 0) return ddp_error(DDP_DATA, "the job has no split named train");
   if (strcmp(s->eval_strategy, "no") != 0 && !r->job->evaluate) {
     r->quiet = r->rank != 0;
     return ddp_error(DDP_USAGE,
@@ -128,8 +130,7 @@ static DdpError *counts_open(DdpRun *r) {
   }
   int64_t seed = s->data_seed == DDP_NONE_INT ? s->seed : s->data_seed;
   bool shuffle = strcmp(s->train_sampling_strategy, "sequential") != 0;
-  return ddp_sampler_open(&r->sampler, in.samples, r->world, r->rank, shuffle, in.drop_last,
-                          (uint64_t)seed);
+  return ddp_sampler_open(&r->sampler, &shards, r->rank, shuffle, (uint64_t)seed);
 }
 
 static DdpError *weights_open(DdpRun *r) {
@@ -151,8 +152,8 @@ static void banner(const DdpRun *r) {
       DDP_LOG_info,
       "%s: %s, %d thread%s each; %lld samples, %lld a rank; global batch %lld = %lld x %lld x %d; "
       "%lld update%s an epoch, %lld in all",
-      r->job->name, ranks, r->threads, r->threads == 1 ? "" : "s", (long long)r->sampler.samples,
-      (long long)r->counts.per_rank,
+      r->job->name, ranks, r->threads, r->threads == 1 ? "" : "s",
+      (long long)r->counts.shards.samples, (long long)r->counts.per_rank,
       (long long)(r->job->train_batch * r->counts.accumulation * r->world),
       (long long)r->job->train_batch, (long long)r->counts.accumulation, r->world,
       (long long)r->counts.updates, r->counts.updates == 1 ? "" : "s", (long long)r->counts.total);

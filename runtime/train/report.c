@@ -100,7 +100,7 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   put_text(p, "path", r->world > 1 ? ddp_group_path(r->group) : "one rank");
   put_int(p, "threads", r->threads);
   put_int(p, "seed", r->set->seed);
-  put_int(p, "train_samples", r->sampler.samples);
+  put_int(p, "train_samples", r->counts.shards.samples);
   put_int(p, "global_batch", job->train_batch * r->counts.accumulation * r->world);
   put_int(p, "updates_per_epoch", r->counts.updates);
   put_int(p, "max_steps", r->counts.total);

@@ -1,43 +1,55 @@
-/* torch.utils.data.DistributedSampler. In: number of samples, world, rank, seed, epoch. Out: this
-   rank's indices. The k-th sample of rank r stands at place k * world + r of the epoch, so that any
-   number of ranks reads the same global batches. */
+/* torch.utils.data.DistributedSampler and Accelerate's BatchSamplerShard (even_batches). In: how samples
+   are shared, rank, seed, epoch. Out: this rank's indices. */
 #include "sampler.h"
 #include "rng.h"
 #include <stdlib.h>
 #include <string.h>
 
-int64_t ddp_sampler_count(int64_t samples, int world, bool drop_last) {
-  return drop_last ? samples / world : (samples + world - 1) / world;
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return a / b + (a % b > 0);
 }
 
-DdpError *ddp_sampler_open(DdpSampler *s, int64_t samples, int world, int rank, bool shuffle,
-                           bool drop_last, uint64_t seed) {
-  *s = (DdpSampler){.samples = samples,
-                    .world = world,
+int64_t ddp_shards_count(const DdpShards *s) {
+  if (s->batches && (s->world > 1 || s->drop_last)) {
+    int64_t batches = s->drop_last
+                          ? s->samples / s->batch / s->world
+                          : ceil_div(ceil_div(s->samples, s->batch), s->world); /* of a rank */
+    return batches * s->batch;
+  }
+  return s->drop_last ? s->samples / s->world : ceil_div(s->samples, s->world);
+}
+
+int64_t ddp_shards_place(const DdpShards *s, int rank, int64_t k) {
+  if (!s->batches) return k * s->world + rank;
+  return (k / s->batch * s->world + rank) * s->batch + k % s->batch;
+}
+
+DdpError *ddp_sampler_open(DdpSampler *s, const DdpShards *shards, int rank, bool shuffle,
+                           uint64_t seed) {
+  *s = (DdpSampler){.shards = *shards,
                     .rank = rank,
                     .shuffle = shuffle,
-                    .drop_last = drop_last,
                     .seed = seed,
-                    .count = ddp_sampler_count(samples, world, drop_last)};
+                    .count = ddp_shards_count(shards)};
   s->index = malloc((size_t)(s->count + 1) * sizeof *s->index);
-  s->order = malloc((size_t)(samples + 1) * sizeof *s->order);
+  s->order = malloc((size_t)(shards->samples + 1) * sizeof *s->order);
   if (s->index && s->order) return NULL;
   ddp_sampler_close(s);
-  return ddp_error(DDP_MEMORY, "out of memory for the order of %lld samples", (long long)samples);
+  return ddp_error(DDP_MEMORY, "out of memory for the order of %lld samples",
+                   (long long)shards->samples);
 }
 
 void ddp_sampler_epoch(DdpSampler *s, int64_t epoch) {
+  int64_t n = s->shards.samples;
   if (s->shuffle) {
     DdpRng g;
     ddp_rng_seed(&g, s->seed + (uint64_t)epoch);
-    ddp_rng_randperm(&g, s->order, s->samples);
+    ddp_rng_randperm(&g, s->order, n);
   } else {
-    for (int64_t i = 0; i < s->samples; i++) s->order[i] = i;
+    for (int64_t i = 0; i < n; i++) s->order[i] = i;
   }
-  for (int64_t k = 0; k < s->count; k++) {
-    int64_t place = k * s->world + s->rank;
-    s->index[k] = s->order[place % s->samples]; /* beyond the end: from the head again */
-  }
+  for (int64_t k = 0; k < s->count; k++)
+    s->index[k] = s->order[ddp_shards_place(&s->shards, s->rank, k) % n];
 }
 
 void ddp_sampler_close(DdpSampler *s) {

@@ -10,17 +10,17 @@ typedef struct Window {
 } Window;
 
 static int64_t batch_of(const DdpRun *r, int64_t micro_batch) {
-  return ddp_counts_batch(&r->counts, r->job->train_batch, micro_batch);
+  return ddp_counts_batch(&r->counts, micro_batch);
 }
 
 /* Fills the batch buffers and the samples' positions and rows. */
 static DdpError *window_gather(DdpRun *r, const Window *w, int64_t micro_batch, int64_t *batch) {
   int64_t n = batch_of(r, micro_batch), start = micro_batch * r->job->train_batch;
-  int64_t before = (micro_batch - w->first) * r->job->train_batch;
+  int64_t before = w->first * r->job->train_batch * r->world; /* places of the epoch */
   DDP_TRY(ddp_dataset_gather(r->data, "train", r->sampler.index + start, n, r->batch));
   for (int64_t i = 0; i < n; i++) {
-    /* Place in the update's global batch: the sampler deals samples to ranks in turn. */
-    r->sample[i] = (before + i) * r->world + r->rank;
+    /* Place in the update's global batch, which does not depend on the number of ranks. */
+    r->sample[i] = ddp_shards_place(&r->counts.shards, r->rank, start + i) - before;
     r->row[i] = ddp_dataset_row(r->data, "train", r->sampler.index[start + i]);
   }
   *batch = n;

@@ -165,7 +165,7 @@ static void orthogonal_is_q(void **state) {
   }
 }
 
-static void order_is_distributed_samplers(void **state) {
+static void orders_are_those_of_the_samplers(void **state) {
   (void)state;
   int cases = 0;
   for (size_t i = 0; i < COUNT(sampler_fixtures); i++) {
@@ -173,8 +173,9 @@ static void order_is_distributed_samplers(void **state) {
     int world = sampler_fixtures[i].world;
     for (int rank = 0; rank < world; rank++, cases++) {
       DdpSampler s;
-      CHECK_OK(ddp_sampler_open(&s, sampler_fixtures[i].samples, world, rank,
-                                sampler_fixtures[i].shuffle, sampler_fixtures[i].drop_last, 5));
+      DdpShards shards = {sampler_fixtures[i].samples, world, sampler_fixtures[i].batch,
+                          sampler_fixtures[i].drop_last, sampler_fixtures[i].batch > 0};
+      CHECK_OK(ddp_sampler_open(&s, &shards, rank, sampler_fixtures[i].shuffle, 5));
       ddp_sampler_epoch(&s, sampler_fixtures[i].epoch);
       assert_int_equal(s.count, sampler_fixtures[i].count);
       crc = crc_add(crc, s.index, (size_t)s.count * sizeof *s.index);
@@ -190,7 +191,7 @@ static void epochs_differ(void **state) {
   (void)state;
   static const int64_t first[] = {2, 1, 4, 0, 3}, second[] = {8, 9, 5, 6, 2};
   DdpSampler s;
-  CHECK_OK(ddp_sampler_open(&s, 10, 2, 0, true, false, 42));
+  CHECK_OK(ddp_sampler_open(&s, &(DdpShards){10, 2, 1, false, false}, 0, true, 42));
   ddp_sampler_epoch(&s, 0);
   assert_memory_equal(s.index, first, sizeof first);
   ddp_sampler_epoch(&s, 1);
@@ -221,7 +222,7 @@ static void norms_are_pytorchs(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(draws_are_pytorchs), cmocka_unit_test(skipped_draws_move_the_stream),
-      cmocka_unit_test(orthogonal_is_q),    cmocka_unit_test(order_is_distributed_samplers),
+      cmocka_unit_test(orthogonal_is_q),    cmocka_unit_test(orders_are_those_of_the_samplers),
       cmocka_unit_test(epochs_differ),      cmocka_unit_test(norms_are_pytorchs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes torch_fixtures.h: what torch 2.15 draws and orders, as checksums of bytes.
+"""Writes torch_fixtures.h: what torch 2.15 draws, and how it and accelerate 1.15 order samples, as checksums of bytes.
 
     python tests/runtime/torch_fixtures.py > tests/runtime/torch_fixtures.h
 """
@@ -7,7 +7,8 @@ import zlib
 
 import numpy as np
 import torch
-from torch.utils.data import DistributedSampler
+from accelerate.data_loader import BatchSamplerShard, SeedableRandomSampler
+from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 torch.set_num_threads(1)
 SEEDS = (0, 42, 2**32 + 5, -1)
@@ -39,11 +40,39 @@ def rng():
     print("};")
 
 
+def dealt(n, world, rank, shuffle, drop, epoch):
+    s = DistributedSampler(range(n), world, rank, shuffle=bool(shuffle), seed=5, drop_last=bool(drop))
+    s.set_epoch(epoch)
+    return list(s)
+
+
+def shards(n, batch, world, rank, shuffle, drop, epoch):
+    """As Accelerate prepares the Trainer's loader."""
+    order = SequentialSampler(range(n))
+    if shuffle:
+        order = SeedableRandomSampler(range(n), generator=torch.Generator(), data_seed=5)
+        order.set_epoch(epoch)
+    batches = BatchSampler(order, batch, bool(drop))
+    if world > 1:
+        batches = BatchSamplerShard(batches, num_processes=world, process_index=rank)
+    return [i for b in batches for i in b]
+
+
 def sampler():
-    """All ranks of a case in one checksum; the number of indices of rank 0 beside it."""
-    print("static const struct { int16_t samples; int8_t world, shuffle, drop_last, epoch; int16_t count; uint32_t crc; } "
-          "sampler_fixtures[] = {")
+    """All ranks of a case in one checksum; the number of indices of rank 0 beside it. Batch 0: DistributedSampler."""
+    print("static const struct { int16_t samples; int8_t batch, world, shuffle, drop_last, epoch; int16_t count; "
+          "uint32_t crc; } sampler_fixtures[] = {")
     cases = 0
+
+    def row(n, batch, world, shuffle, drop, epoch):
+        how = (world, shuffle, drop, epoch)
+        orders = [torch.tensor(shards(n, batch, world, rank, *how[1:]) if batch else dealt(n, world, rank, *how[1:]),
+                               dtype=torch.int64) for rank in range(world)]
+        if len({len(o) for o in orders}) != 1:
+            raise RuntimeError(f"uneven: {n} {batch} {how}")
+        print(f"    {{{n}, {batch}, {world}, {shuffle}, {drop}, {epoch}, {len(orders[0])}, {crc(orders):#x}u}},")
+        return world
+
     for n in list(range(1, 14)) + [97, 100, 101]:
         for world in (1, 2, 3, 4, 7):
             for shuffle in (1, 0):
@@ -51,13 +80,13 @@ def sampler():
                     for epoch in (0, 3):
                         if drop and n < world:
                             continue
-                        orders = []
-                        for rank in range(world):
-                            s = DistributedSampler(range(n), world, rank, shuffle=bool(shuffle), seed=5, drop_last=bool(drop))
-                            s.set_epoch(epoch)
-                            orders.append(torch.tensor(list(s), dtype=torch.int64))
-                            cases += 1
-                        print(f"    {{{n}, {world}, {shuffle}, {drop}, {epoch}, {len(orders[0])}, {crc(orders):#x}u}},")
+                        cases += row(n, 0, world, shuffle, drop, epoch)
+    for n in list(range(1, 14)) + [97]:
+        for batch in (1, 3, 8):
+            for world in (1, 2, 3, 4):
+                for drop in (0, 1):
+                    shuffle, epoch = int(n % 2 == 1), 3 * (n % 3 == 0)
+                    cases += row(n, batch, world, shuffle, drop, epoch)
     print("};")
     print(f"enum {{ SAMPLER_CASES = {cases} }};")
 
