@@ -162,10 +162,13 @@ static void failed(void *self) {
   if (g->between.comm) g->between.backend->abort(g->between.comm);
 }
 
-/* The training thread has not come back since the first error: it computes, or hangs. */
+/* The training thread has not come back since the first error: it computes, or hangs. A rank that saves
+   has all it needs for that and may finish. */
 static void tick(void *self, double since) {
   DdpGroup *g = self;
-  if (since < grace || atomic_load(&g->leaving)) return;
+  bool saves = strncmp(atomic_load(&g->phase), saving, sizeof saving - 1) == 0;
+  double wait = saves && g->timeout > grace ? g->timeout : grace;
+  if (since < wait || atomic_load(&g->leaving)) return;
   DdpError *e = ddp_control_error(g->control);
   ddp_log(DDP_LOG_error, "%s", e->message);
   ddp_group_record(g, e);

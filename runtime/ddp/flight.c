@@ -81,7 +81,8 @@ const char *ddp_flight_path(const DdpFlight *f) {
 /* ---------- the ring ---------- */
 
 static void take(DdpFlight *f) {
-  while (atomic_flag_test_and_set_explicit(&f->lock, memory_order_acquire)) {}
+  while (atomic_flag_test_and_set_explicit(&f->lock, memory_order_acquire)) {
+  }
 }
 
 static void give(DdpFlight *f) {

@@ -195,17 +195,22 @@ static DdpError *run_start(DdpRun *r) {
   return run_train(r);
 }
 
-static void run_end(DdpRun *r, const DdpError *error) {
+/* After an error of a group its threads may be anywhere, also in memory that stands here: nothing is taken
+   down, the process ends as it is. Returns whether that is so. */
+static bool run_end(DdpRun *r, const DdpError *error) {
+  bool aborted = r->group && r->world > 1 && error && error->klass != DDP_STOPPED;
   report_close(r->report);
+  if (aborted) {
+    ddp_group_abort(r->group, error);
+    return true;
+  }
   if (r->reducer) ddp_reducer_close(r->reducer);
   ddp_measured_close(r->measured);
   ddp_sampler_close(&r->sampler);
   ddp_dataset_free(r->data);
-  if (r->group && error && error->klass != DDP_STOPPED)
-    ddp_group_abort(r->group, error);
-  else if (r->group)
-    ddp_group_close(r->group);
+  ddp_group_close(r->group);
   run_memory_close(r);
+  return false;
 }
 
 static int finish(const DdpLaunch *launch, DdpError *error, bool quiet) {
@@ -227,6 +232,7 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
   ddp_log_rank(launch->rank, launch->world);
   DdpError *error = ddp_config_read(&config, job, argc, argv);
   bool quiet = error && launch->rank != 0; /* all ranks have the same command line */
+  bool aborted = false;
   if (!error && config.print_config) {
     if (launch->rank == 0) ddp_config_print(&config, stdout);
   } else if (!error) {
@@ -249,10 +255,14 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
       error = run_start(&r);
     else
       r.quiet = launch->rank != 0;
-    run_end(&r, error);
+    aborted = run_end(&r, error);
     quiet = r.quiet;
   }
   int code = finish(launch, error, quiet);
+  if (aborted) { /* exit() would take static objects of libraries from under their threads */
+    fflush(NULL);
+    _exit(code);
+  }
   ddp_config_free(&config);
   return code;
 }

@@ -122,6 +122,25 @@ static void test_saving(void **state) {
   }
 }
 
+/* Another rank dies while rank 0 saves: what is saved becomes complete, then rank 0 ends. */
+static void test_lost_while_saving(void **state) {
+  (void)state;
+  char rank[2][16], port[32];
+  Run ranks[2];
+  snprintf(port, sizeof port, "MASTER_PORT=%d", 20000 + (int)getpid() % 10000);
+  for (int i = 0; i < 2; i++) {
+    snprintf(rank[i], sizeof rank[i], "RANK=%d", i);
+    const char *environment[] = {rank[i], "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", port, NULL};
+    ranks[i] = run_start(DIST_RANK " do=loop slow=0@5 save=4.5 lost=1@5 timeout=20", environment);
+  }
+  for (int i = 0; i < 2; i++) run_finish(&ranks[i], LIMIT);
+  run_expect_code(&ranks[1], 128 + SIGKILL);
+  run_expect(&ranks[0], "saved", 1);
+  run_expect(&ranks[0], "lost rank 1", 1);
+  run_expect_code(&ranks[0], 4);
+  for (int i = 0; i < 2; i++) run_free(&ranks[i]);
+}
+
 static void test_other_program(void **state) {
   (void)state;
   for (int odd = 1; odd < 3; odd++) {
@@ -159,10 +178,10 @@ static void test_launcher_signals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_killed),           cmocka_unit_test(test_failed),
-      cmocka_unit_test(test_stopped),          cmocka_unit_test(test_hanging),
-      cmocka_unit_test(test_saving),           cmocka_unit_test(test_other_program),
-      cmocka_unit_test(test_launcher_signals),
+      cmocka_unit_test(test_killed),        cmocka_unit_test(test_failed),
+      cmocka_unit_test(test_stopped),       cmocka_unit_test(test_hanging),
+      cmocka_unit_test(test_saving),        cmocka_unit_test(test_lost_while_saving),
+      cmocka_unit_test(test_other_program), cmocka_unit_test(test_launcher_signals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,14 +76,20 @@ static void test_file(void **state) {
   assert_null(ddp_flight_open(&f, where, 5, 8));
   uint64_t last = 0;
   for (int i = 0; i < DDP_FLIGHT_KEPT + 10; i++) {
-    last = ddp_flight_begin(f, DDP_FLIGHT_all_reduce, "a \"name\"\n\\ that is longer than is kept of it",
-                            1LL << 40, i);
+    last = ddp_flight_begin(f, DDP_FLIGHT_all_reduce,
+                            "a \"name\"\n\\ that is longer than is kept of it", 1LL << 40, i);
     if (i < DDP_FLIGHT_KEPT + 8) ddp_flight_complete(f, last);
   }
   ddp_flight_start(f, last - 1);
-  const DdpFlightPeer peer = {.rank = 2, .sequence = 9, .update = -1, .phase = "start", .silent = 2.5};
-  const DdpFlightCause why = {.reason = "rank 2: \x01\"gone\"\nh\xc3\xb6r", .code = 139, .blamed = 2, .update = 4,
-                              .phase = "forward and backward", .peers = &peer, .n_peers = 1};
+  const DdpFlightPeer peer = {
+      .rank = 2, .sequence = 9, .update = -1, .phase = "start", .silent = 2.5};
+  const DdpFlightCause why = {.reason = "rank 2: \x01\"gone\"\nh\xc3\xb6r",
+                              .code = 139,
+                              .blamed = 2,
+                              .update = 4,
+                              .phase = "forward and backward",
+                              .peers = &peer,
+                              .n_peers = 1};
   assert_true(ddp_flight_write(f, &why));
   const DdpFlightCause second = {.reason = "later"};
   assert_true(ddp_flight_write(f, &second));
@@ -138,7 +144,8 @@ static void test_threads(void **state) {
   assert_null(ddp_flight_open(&f, folder, 0, 1));
   assert_int_equal(pthread_create(&thread, NULL, writer, f), 0);
   const DdpFlightCause why = {.reason = "hangs", .phase = "forward"};
-  while (ddp_flight_last(f) < 100) {}
+  while (ddp_flight_last(f) < 100) {
+  }
   assert_true(ddp_flight_write(f, &why));
   pthread_join(thread, NULL);
   json_decref(record_read(folder, 0));
@@ -150,7 +157,8 @@ static void test_stopped(void **state) {
   (void)state;
   char command[512], where[64];
   snprintf(where, sizeof where, "%s/stopped", folder);
-  snprintf(command, sizeof command, "%s --nproc-per-node 3 do=loop stop=1@5 timeout=1 record=%s", DIST_RANK, where);
+  snprintf(command, sizeof command, "%s --nproc-per-node 3 do=loop stop=1@5 timeout=1 record=%s",
+           DIST_RANK, where);
   Run r = run(command, NULL, 20);
   run_expect_code(&r, 5);
   for (int rank = 0; rank < 3; rank += 2) {
@@ -186,8 +194,9 @@ static int remove_folder(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_sink),    cmocka_unit_test(test_file),    cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_threads), cmocka_unit_test(test_stopped),
+      cmocka_unit_test(test_sink),    cmocka_unit_test(test_file),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_stopped),
   };
   return cmocka_run_group_tests(tests, open_folder, remove_folder);
 }

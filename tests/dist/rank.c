@@ -2,8 +2,9 @@
    steps that its arguments name, ends like a compiled job.
    key=value arguments: do=reduce|values|loop|open|alloc, backend=gloo (no shared memory),
    timeout=SECONDS, updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE,
-   slow=RANK@UPDATE (phase "saving"), hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program
-   text of that rank), size=FLOATS, record=FOLDER (of the flight record). */
+   slow=RANK@UPDATE (phase "saving", for save=SECONDS), lost=RANK@UPDATE (killed meanwhile),
+   hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program text of that rank), size=FLOATS,
+   record=FOLDER (of the flight record). */
 #include "clock.h"
 #include "group.h"
 #include "log.h"
@@ -25,9 +26,9 @@ typedef struct Options {
   const char *what, *text, *record;
   int text_rank;
   bool gloo;
-  double timeout;
+  double timeout, save;
   long updates, size, sums; /* sums: 1 = sums over ranks between the buckets */
-  Event kill, stop, fail, slow, hang;
+  Event kill, stop, fail, slow, hang, lost;
 } Options;
 
 static Event event_of(const char *text) {
@@ -42,7 +43,7 @@ static bool happens(const Event *e, int rank, long update) {
 
 static Options parse(int argc, char **argv) {
   Options o = {.what = "reduce", .timeout = 20, .updates = 10, .size = 5000, .text_rank = -1};
-  o.kill = o.stop = o.fail = o.slow = o.hang = (Event){-1, -1};
+  o.kill = o.stop = o.fail = o.slow = o.hang = o.lost = (Event){-1, -1};
   for (int i = 1; i < argc; i++) {
     static char *copies[32]; /* the tests look for the command line as it was given */
     if (i >= 32) exit(64);
@@ -74,12 +75,17 @@ static Options parse(int argc, char **argv) {
       o.hang = event_of(value);
     else if (!strcmp(key, "record"))
       o.record = value;
+    else if (!strcmp(key, "lost"))
+      o.lost = event_of(value);
+    else if (!strcmp(key, "save"))
+      o.save = atof(value);
     else if (!strcmp(key, "text")) {
       o.text_rank = atoi(value);
       o.text = strchr(value, ':') + 1;
     } else
       exit(64);
   }
+  if (o.save <= 0) o.save = 2.5 * o.timeout;
   return o;
 }
 
@@ -250,10 +256,12 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
     }
     if (u == o->slow.update) { /* all know that rank 0 saves; it takes longer than the timeout */
       ddp_group_at(g, u, rank == o->slow.rank ? "saving" : "waiting");
+      if (happens(&o->lost, rank, u)) raise(SIGKILL);
       if (rank == o->slow.rank) {
-        double end = ddp_clock() + 2.5 * o->timeout;
+        double end = ddp_clock() + o->save;
         struct timespec t = {.tv_nsec = 50000000};
         while (ddp_clock() < end) nanosleep(&t, NULL);
+        printf("saved\n");
       }
       DDP_TRY(ddp_group_barrier(g, "checkpoint"));
     }
