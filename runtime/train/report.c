@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "file.h"
 #include "log.h"
+#include "real.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -30,22 +31,14 @@ static double shown(double v) {
   return isnan(v) ? (double)NAN : v;
 }
 
-const char *report_real(double v, char text[32]) {
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(text, 32, "%.*g", digits, v);
-    if (strtod(text, NULL) == v) break;
-  }
-  return text;
-}
-
 static void put_name(DdpReport *p, const char *name) {
   fprintf(p->json, "%s\"%s\": ", ftell(p->json) > 1 ? ", " : "", name);
 }
 
 static void put_real(DdpReport *p, const char *name, double v) {
-  char text[32];
+  char text[DDP_REAL_TEXT];
   put_name(p, name);
-  fputs(isfinite(v) ? report_real(v, text) : "null", p->json);
+  fputs(isfinite(v) ? ddp_real_text(v, text) : "null", p->json);
 }
 
 static void put_int(DdpReport *p, const char *name, int64_t v) {

@@ -18,7 +18,4 @@ DdpError *report_sample(DdpReport *p, const DdpRun *r, const char *text);
 /* Redraws the progress line, at most ten times a second. */
 void report_progress(DdpReport *p, const DdpRun *r, double loss);
 void report_close(DdpReport *p);
-
-/* Shortest decimal that reads back as the same double. */
-const char *report_real(double v, char text[32]);
 #endif

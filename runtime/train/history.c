@@ -1,0 +1,204 @@
+/* trainer_state.json. In: lines of the log, where the run stands. Out: the text that Python's
+   json.dumps(state, indent=2, sort_keys=True) would give, numbers included: floats keep their point, and
+   read back to the same bits. Holds: a history that was read and written again is the same text. */
+#include "history.h"
+#include "real.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct DdpHistory {
+  json_t *log; /* array of objects */
+  char *best;
+};
+
+DdpError *ddp_history_open(DdpHistory **out) {
+  DdpHistory *h = calloc(1, sizeof *h);
+  *out = h;
+  if (!h || !(h->log = json_array())) return ddp_error(DDP_MEMORY, "out of memory");
+  return NULL;
+}
+
+void ddp_history_close(DdpHistory *h) {
+  if (!h) return;
+  json_decref(h->log);
+  free(h->best);
+  free(h);
+}
+
+DdpError *ddp_history_add(DdpHistory *h, const char *line) {
+  json_error_t where;
+  json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, &where);
+  if (!entry) return ddp_error(DDP_FAILED, "a line of the log is no JSON: %s", where.text);
+  if (json_array_append_new(h->log, entry) != 0) return ddp_error(DDP_MEMORY, "out of memory");
+  return NULL;
+}
+
+int64_t ddp_history_lines(const DdpHistory *h) {
+  return (int64_t)json_array_size(h->log);
+}
+
+DdpError *ddp_history_set_best(DdpHistory *h, const char *folder) {
+  char *copy = folder ? strdup(folder) : NULL;
+  if (folder && !copy) return ddp_error(DDP_MEMORY, "out of memory");
+  free(h->best);
+  h->best = copy;
+  return NULL;
+}
+
+const char *ddp_history_best(const DdpHistory *h) {
+  return h->best;
+}
+
+/* ---------- writing ---------- */
+static int by_key(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void dump(FILE *out, const json_t *v, int indent);
+
+static void dump_text(FILE *out, const char *text) {
+  json_t *value = json_string(text);
+  char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+  fputs(quoted ? quoted : "null", out);
+  free(quoted);
+  json_decref(value);
+}
+
+static void dump_object(FILE *out, const json_t *v, int indent) {
+  size_t n = json_object_size(v), k = 0;
+  const char **keys = malloc((n + 1) * sizeof *keys);
+  if (!keys) return;             /* the stream's own check finds what is missing */
+  json_t *object = (json_t *)v; /* iterators are not const; nothing is changed */
+  for (void *i = json_object_iter(object); i; i = json_object_iter_next(object, i)) {
+    keys[k++] = json_object_iter_key(i);
+  }
+  qsort(keys, n, sizeof *keys, by_key);
+  for (k = 0; k < n; k++) {
+    fprintf(out, "%s%*s", k ? ",\n" : "{\n", indent + 2, "");
+    dump_text(out, keys[k]);
+    fputs(": ", out);
+    dump(out, json_object_get(v, keys[k]), indent + 2);
+  }
+  if (n)
+    fprintf(out, "\n%*s}", indent, "");
+  else
+    fputs("{}", out);
+  free(keys);
+}
+
+static void dump_array(FILE *out, const json_t *v, int indent) {
+  size_t n = json_array_size(v);
+  for (size_t k = 0; k < n; k++) {
+    fprintf(out, "%s%*s", k ? ",\n" : "[\n", indent + 2, "");
+    dump(out, json_array_get(v, k), indent + 2);
+  }
+  if (n)
+    fprintf(out, "\n%*s]", indent, "");
+  else
+    fputs("[]", out);
+}
+
+static void dump(FILE *out, const json_t *v, int indent) {
+  char text[DDP_REAL_TEXT];
+  switch (json_typeof(v)) {
+  case JSON_OBJECT:
+    dump_object(out, v, indent);
+    break;
+  case JSON_ARRAY:
+    dump_array(out, v, indent);
+    break;
+  case JSON_STRING:
+    dump_text(out, json_string_value(v));
+    break;
+  case JSON_INTEGER:
+    fprintf(out, "%lld", (long long)json_integer_value(v));
+    break;
+  case JSON_REAL:
+    fputs(ddp_real_text(json_real_value(v), text), out);
+    break;
+  case JSON_TRUE:
+    fputs("true", out);
+    break;
+  case JSON_FALSE:
+    fputs("false", out);
+    break;
+  case JSON_NULL:
+    fputs("null", out);
+    break;
+  }
+}
+
+/* What the Trainer's flow has decided when it saves: log and evaluation are done by then. */
+static json_t *control(const DdpTrainerState *s) {
+  return json_pack("{s{s{sbsbsbsbsb}s{}}}", "TrainerControl", "args", "should_training_stop",
+                   s->global_step >= s->max_steps, "should_epoch_stop", 0, "should_save", 1,
+                   "should_evaluate", 0, "should_log", 0, "attributes");
+}
+
+static json_t *state_object(const DdpHistory *h, const DdpTrainerState *s) {
+  json_t *metric = isfinite(s->best_metric) ? json_real(s->best_metric) : json_null();
+  json_t *step = s->best_global_step >= 0 ? json_integer(s->best_global_step) : json_null();
+  json_t *root = json_pack(
+      "{sososs?sfsIsIsbsbsbsOsIsIsIsIsIsosisIsnsn}", "best_metric", metric, "best_global_step",
+      step, "best_model_checkpoint", h->best, "epoch", s->epoch, "eval_steps",
+      (json_int_t)s->eval_steps, "global_step", (json_int_t)s->global_step, "is_hyper_param_search",
+      0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", h->log,
+      "logging_steps", (json_int_t)s->logging_steps, "max_steps", (json_int_t)s->max_steps,
+      "num_input_tokens_seen", (json_int_t)s->num_input_tokens_seen, "num_train_epochs",
+      (json_int_t)s->num_train_epochs, "save_steps", (json_int_t)s->save_steps,
+      "stateful_callbacks", control(s), "total_flos", 0, "train_batch_size",
+      (json_int_t)s->train_batch_size, "trial_name", "trial_params");
+  return root;
+}
+
+DdpError *ddp_history_text(const DdpHistory *h, const DdpTrainerState *s, char **text) {
+  size_t size = 0;
+  json_t *root = state_object(h, s);
+  FILE *out = root ? open_memstream(text, &size) : NULL;
+  bool written = false;
+  if (out) {
+    dump(out, root, 0);
+    fputc('\n', out);
+    written = ferror(out) == 0;
+    written = fclose(out) == 0 && written;
+  }
+  json_decref(root);
+  if (written) return NULL;
+  if (out) free(*text);
+  *text = NULL;
+  return ddp_error(DDP_MEMORY, "out of memory for trainer_state.json");
+}
+
+/* ---------- reading ---------- */
+static DdpError *wrong(const char *path, const char *field, const char *expected) {
+  return ddp_error(DDP_DATA, "%s: %s: expected %s; this is no trainer_state.json of a run", path,
+                   field, expected);
+}
+
+DdpError *ddp_history_read(DdpHistory *h, const char *path) {
+  json_error_t where;
+  json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+  if (!root && where.line < 0) return ddp_error(DDP_DATA, "%s: %s", path, where.text);
+  if (!root)
+    return ddp_error(DDP_DATA, "%s:%d:%d: %s", path, where.line, where.column, where.text);
+  json_t *log = json_object_get(root, "log_history"),
+         *best = json_object_get(root, "best_model_checkpoint");
+  DdpError *error = NULL;
+  if (!json_is_array(log)) error = wrong(path, "log_history", "a list");
+  for (size_t i = 0; !error && i < json_array_size(log); i++) {
+    if (!json_is_object(json_array_get(log, i)))
+      error = wrong(path, "log_history", "a list of objects");
+  }
+  if (!error && !json_is_string(best) && !json_is_null(best))
+    error = wrong(path, "best_model_checkpoint", "a text or null");
+  if (!error) error = ddp_history_set_best(h, json_string_value(best));
+  if (!error) {
+    json_decref(h->log);
+    h->log = json_incref(log);
+  }
+  json_decref(root);
+  return error;
+}
