@@ -96,7 +96,7 @@ static DdpError *unknown(const char *origin, const char *name) {
   return ddp_error(DDP_USAGE, "%s: unknown; --help lists all settings", origin);
 }
 
-static bool same_value(const DdpSettingRow *row, const char *a, const char *b) {
+bool ddp_config_same(const DdpSettingRow *row, const char *a, const char *b) {
   DdpSettings left = {0}, right = {0};
   DdpError *error = ddp_config_parse(&left, row, a);
   if (!error) error = ddp_config_parse(&right, row, b);
@@ -136,11 +136,11 @@ static DdpError *check_override(const DdpConfig *c, const DdpJob *job, int key, 
                                 const char *origin) {
   const DdpSettingRow *row = &ddp_setting_rows[key];
   const DdpSettingText *entry = spec_entry(job, row->name);
-  bool same = same_value(row, text, c->value[key]);
+  bool same = ddp_config_same(row, text, c->value[key]);
   if (row->class_ == 'X') {
     return ddp_error(DDP_USAGE, "%s: `%s` is not accepted: %s", origin, row->name, row->doc);
   }
-  if (row->later && !same_value(row, text, row->default_)) {
+  if (row->later && !ddp_config_same(row, text, row->default_)) {
     return ddp_error(DDP_USAGE, "%s: `%s` is not supported yet", origin, row->name);
   }
   if (same) return NULL;
@@ -319,7 +319,7 @@ static DdpError *own_flag(DdpConfig *c, const Flag *f, bool *found) {
 static DdpError *check_once(const DdpConfig *c, const Flag *f) {
   int key = row_find(f->name);
   if (key < 0 || strncmp(c->source[key], "--", 2) != 0) return NULL;
-  if (same_value(&ddp_setting_rows[key], c->value[key], f->value)) return NULL;
+  if (ddp_config_same(&ddp_setting_rows[key], c->value[key], f->value)) return NULL;
   return ddp_error(DDP_USAGE, "%s is given twice: '%s' and '%s'", f->origin, c->value[key],
                    f->value);
 }

@@ -61,4 +61,6 @@ char *ddp_config_agreement(const DdpConfig *c);
 
 /* One value: text -> member of its type. The error names the key and what is allowed. */
 DdpError *ddp_config_parse(DdpSettings *into, const DdpSettingRow *row, const char *text);
+/* Do two texts stand for the same value of this row? */
+bool ddp_config_same(const DdpSettingRow *row, const char *a, const char *b);
 #endif

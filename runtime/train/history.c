@@ -70,7 +70,7 @@ static void dump_text(FILE *out, const char *text) {
 static void dump_object(FILE *out, const json_t *v, int indent) {
   size_t n = json_object_size(v), k = 0;
   const char **keys = malloc((n + 1) * sizeof *keys);
-  if (!keys) return;             /* the stream's own check finds what is missing */
+  if (!keys) return;            /* the stream's own check finds what is missing */
   json_t *object = (json_t *)v; /* iterators are not const; nothing is changed */
   for (void *i = json_object_iter(object); i; i = json_object_iter_next(object, i)) {
     keys[k++] = json_object_iter_key(i);
@@ -182,8 +182,7 @@ DdpError *ddp_history_read(DdpHistory *h, const char *path) {
   json_error_t where;
   json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
   if (!root && where.line < 0) return ddp_error(DDP_DATA, "%s: %s", path, where.text);
-  if (!root)
-    return ddp_error(DDP_DATA, "%s:%d:%d: %s", path, where.line, where.column, where.text);
+  if (!root) return ddp_error(DDP_DATA, "%s:%d:%d: %s", path, where.line, where.column, where.text);
   json_t *log = json_object_get(root, "log_history"),
          *best = json_object_get(root, "best_model_checkpoint");
   DdpError *error = NULL;

@@ -60,16 +60,7 @@ static DdpError *do_evaluate(Loop *l) {
 
 static DdpError *do_save(Loop *l) {
   DdpRun *r = l->r;
-  DdpProgress *at = &r->progress;
-  char *folder = NULL;
-  if (at->saved_at == at->update) return NULL;
-  at->saved_at = at->update;
-  if (asprintf(&folder, "%s/checkpoint-%lld", r->output, (long long)at->update) < 0) {
-    return ddp_error(DDP_MEMORY, "out of memory");
-  }
-  DdpError *error = run_save(r, folder);
-  free(folder);
-  return error;
+  return r->progress.saved_at == r->progress.update ? NULL : run_checkpoint(r);
 }
 
 static bool due(int64_t every, int64_t update) {
@@ -149,15 +140,17 @@ static DdpError *one_update(Loop *l) {
   return result.stop && at->update < r->counts.total ? stopped(l, result.stop) : NULL;
 }
 
-/* Goes on from where the run stands, which after a resume may be inside an epoch. */
+/* Goes on from where the run stands: after a resume inside an epoch, or behind its last update with what
+   happens after an epoch still to come. */
 static DdpError *train(Loop *l) {
   DdpRun *r = l->r;
   DdpProgress *at = &r->progress;
   if (at->update == 0 && r->set->eval_on_start == 1 && r->job->evaluate) DDP_TRY(do_evaluate(l));
-  for (; at->update < r->counts.total; at->epoch++, at->window = 0) {
+  for (;; at->epoch++, at->window = 0) {
     ddp_sampler_epoch(&r->sampler, at->epoch);
     while (at->window < r->counts.updates && at->update < r->counts.total) DDP_TRY(one_update(l));
     DDP_TRY(after_epoch(l));
+    if (at->update >= r->counts.total) break;
   }
   DDP_TRY(run_save(r, r->output));
   return report_end(r->report, r, at->all / (double)at->update, at->fraction, NULL);

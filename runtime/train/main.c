@@ -4,6 +4,7 @@
 #include "env.h"
 #include "file.h"
 #include "log.h"
+#include "manifest.h"
 #include "report.h"
 #include "run.h"
 #include <fcntl.h>
@@ -72,11 +73,10 @@ static DdpError *group_open(DdpRun *r) {
 
 /* Every rank must have read the same data. */
 static DdpError *data_compare(DdpRun *r) {
-  uint64_t mine = ddp_dataset_hash(r->data);
   uint64_t *all = calloc((size_t)r->world, sizeof *all);
   if (!all) return ddp_error(DDP_MEMORY, "out of memory");
-  DdpError *error =
-      ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine, "the hash of the data");
+  DdpError *error = ddp_group_all_gather(r->group, &r->data_hash, all, (int64_t)sizeof *all,
+                                         "the hash of the data");
   for (int i = 1; i < r->world && !error; i++) {
     if (all[i] != all[0]) {
       error = ddp_error_rank(
@@ -94,6 +94,7 @@ static DdpError *data_compare(DdpRun *r) {
 static DdpError *data_open(DdpRun *r) {
   DdpError *error = ddp_dataset_load(&r->data, r->job, r->set->data_root);
   DDP_TRY(run_agree(r, error, "reading data"));
+  r->data_hash = ddp_dataset_hash(r->data);
   if (r->world > 1) DDP_TRY(data_compare(r));
   if (r->rank == 0 && ddp_dataset_dropped(r->data)) {
     ddp_log(DDP_LOG_info, "%lld rows with missing values were left out",
@@ -110,7 +111,7 @@ static DdpError *counts_open(DdpRun *r) {
                       .drop_last = s->dataloader_drop_last == 1,
                       .batches = strcmp(s->sharding, "accelerate") == 0};
   DdpCountsInput in = {.shards = shards,
-                       .accumulation = s->gradient_accumulation_steps,
+                       .accumulation = run_resume_accumulation(r),
                        .epochs = s->num_train_epochs,
                        .max_steps = s->max_steps,
                        .warmup = s->warmup_steps,
@@ -134,6 +135,7 @@ static DdpError *counts_open(DdpRun *r) {
 }
 
 static DdpError *weights_open(DdpRun *r) {
+  if (r->resume) return NULL; /* loaded once everything has its place */
   DDP_TRY(run_init_weights(r));
   if (r->config->init_from || r->job->n_loads) {
     DdpError *error = r->rank == 0 ? run_load_all(r) : NULL;
@@ -159,6 +161,10 @@ static void banner(const DdpRun *r) {
       (long long)r->counts.updates, r->counts.updates == 1 ? "" : "s", (long long)r->counts.total);
 }
 
+static bool trains(const DdpConfig *c) {
+  return !c->predict && !c->generate && !c->init_only;
+}
+
 static DdpError *run_start(DdpRun *r) {
   bool measure = r->set->skip_memory_metrics == 0;
   if (measure) r->resident[0] = run_resident();
@@ -166,13 +172,15 @@ static DdpError *run_start(DdpRun *r) {
   DDP_TRY(group_open(r));
   DDP_TRY(run_set_threads(r));
   DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
-  if (r->config->init_from || r->job->n_loads) {
+  if (trains(r->config)) DDP_TRY(run_resume_find(r));
+  if (!r->resume && (r->config->init_from || r->job->n_loads)) {
     DdpError *error = r->rank == 0 ? run_check_loads(r) : NULL;
     DDP_TRY(run_agree(r, error, "comparing the weights with the job"));
   }
   if (!r->config->init_only && !r->config->generate) {
     DDP_TRY(data_open(r));
     DDP_TRY(counts_open(r));
+    DDP_TRY(run_resume_check(r));
   }
   DDP_TRY(run_memory_open(r));
   DDP_TRY(weights_open(r));
@@ -188,8 +196,10 @@ static DdpError *run_start(DdpRun *r) {
     DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, cap));
   }
   DDP_TRY(run_measured_open(r));
+  DDP_TRY(run_resume_load(r));
   if (r->rank == 0) banner(r);
   DdpError *error = r->rank == 0 ? report_open(&r->report, r) : NULL;
+  if (!error && r->rank == 0) error = ddp_checkpoint_sweep(r->output); /* the log is locked */
   DDP_TRY(run_agree(r, error, "opening the log"));
   if (measure) r->resident[1] = run_resident();
   return run_train(r);
@@ -206,6 +216,7 @@ static bool run_end(DdpRun *r, const DdpError *error) {
   }
   if (r->reducer) ddp_reducer_close(r->reducer);
   ddp_measured_close(r->measured);
+  run_resume_close(r);
   ddp_sampler_close(&r->sampler);
   ddp_dataset_free(r->data);
   ddp_group_close(r->group);
@@ -221,10 +232,6 @@ static int finish(const DdpLaunch *launch, DdpError *error, bool quiet) {
   ddp_launch_report(launch, error);
   ddp_error_free(error);
   return code;
-}
-
-static bool trains(const DdpConfig *c) {
-  return !c->predict && !c->generate && !c->init_only;
 }
 
 static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char **argv) {

@@ -40,7 +40,7 @@ DdpError *ddp_measured_open(DdpMeasured **out, const char *kind, const double *n
   size_t window = m->is.window > 0 ? (size_t)m->is.window : 0;
   m->rates = malloc((size_t)n * sizeof *rates);
   m->first = malloc((size_t)n * sizeof *rates);
-  m->values = malloc((window + 1) * sizeof *m->values);
+  m->values = calloc(window + 1, sizeof *m->values); /* files of equal runs are equal */
   if (!m->rates || !m->first || !m->values) return ddp_error(DDP_MEMORY, "out of memory");
   memcpy(m->rates, rates, (size_t)n * sizeof *rates);
   memcpy(m->first, rates, (size_t)n * sizeof *rates);
@@ -58,6 +58,24 @@ void ddp_measured_close(DdpMeasured *m) {
 
 double ddp_measured_rate(const DdpMeasured *m, int32_t group) {
   return m->rates[group];
+}
+
+int ddp_measured_parts(DdpMeasured *m, DdpMeasuredPart *out) {
+  const int64_t window = m->is.window > 0 ? (int64_t)m->is.window : 0;
+  const DdpMeasuredPart parts[DDP_MEASURED_PARTS] = {
+      {"measured.rates", DDP_f64, m->rates, m->n},
+      {"measured.best", DDP_f64, &m->best, 1},
+      {"measured.bad", DDP_f64, &m->bad, 1},
+      {"measured.good", DDP_f64, &m->good, 1},
+      {"measured.cooling", DDP_f64, &m->cooling, 1},
+      {"measured.warming", DDP_f64, &m->warming, 1},
+      {"measured.resets", DDP_f64, &m->resets, 1},
+      {"measured.sum", DDP_f64, &m->sum, 1},
+      {"measured.values", DDP_f64, m->values, window + 1},
+      {"measured.start", DDP_i64, &m->start, 1},
+      {"measured.count", DDP_i64, &m->count, 1}};
+  memcpy(out, parts, sizeof parts);
+  return DDP_MEASURED_PARTS;
 }
 
 static bool better(const DdpMeasured *m, double a) {

@@ -17,6 +17,7 @@
 enum { DDP_MAX_STATES = 4 };
 
 typedef struct DdpReport DdpReport;
+typedef struct RunResume RunResume;
 
 /* Where a run stands between two updates. The same on every rank; a checkpoint keeps all of it. */
 typedef struct DdpProgress {
@@ -43,6 +44,7 @@ typedef struct DdpRun {
   const char *output; /* folder */
 
   DdpDataset *data;
+  uint64_t data_hash; /* of contents and splits, the same on all ranks */
   DdpCounts counts;
   DdpSampler sampler;
 
@@ -63,6 +65,7 @@ typedef struct DdpRun {
   double *agreement;    /* [4 + n_tensors + 2 n_counts + world] small sums between ranks */
 
   DdpProgress progress;
+  RunResume *resume;              /* NULL: from the beginning */
   DdpScale scale;                 /* fp16: of the loss, and how many updates it skipped */
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */
@@ -133,9 +136,26 @@ DdpError *run_check_generate(const DdpJob *job, const DdpConfig *config);
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
                        int64_t *steps);
 
-/* ---- checkpoint.c */
-/* <folder>/model.safetensors by rank 0, then everybody waits for it. */
+/* ---- checkpoint.c. Rank 0 writes, then everybody waits for it; all ranks call. */
+/* <folder>/model.safetensors. */
 DdpError *run_save(DdpRun *r, const char *folder);
+/* <output>/checkpoint-N, complete or not there, with everything that the next update depends on. */
+DdpError *run_checkpoint(DdpRun *r);
+
+/* ---- resume.c. All ranks call. */
+/* Before the data are read: which checkpoint, if any, and whether it belongs to this job. Sets r->resume, on all
+   ranks or on none. */
+DdpError *run_resume_find(DdpRun *r);
+/* With the data read and counted: are they those of the checkpoint? */
+DdpError *run_resume_check(DdpRun *r);
+/* Everything that the checkpoint holds, to all ranks. */
+DdpError *run_resume_load(DdpRun *r);
+/* Micro-batches of an update: the setting, or what keeps the checkpoint's global batch. */
+int64_t run_resume_accumulation(const DdpRun *r);
+const char *run_resume_folder(const DdpRun *r); /* rank 0; NULL: from the beginning */
+void run_resume_close(DdpRun *r);
+
+/* ---- load.c */
 DdpError *run_load(DdpRun *r, const char *path); /* rank 0 only */
 /* The files of the job's `load` lines, or the one that takes their place. rank 0 only */
 DdpError *run_load_all(DdpRun *r);

@@ -77,7 +77,7 @@ static void refusals(void **state) {
          "is fixed at 0.8 in this binary (`if beta1 != 0` in std/optim); recompile "
          "with `ddpc -D train.adam_beta1=0.9`");
   refuse("--fsdp", "full_shard", "not accepted: ddpc trains data-parallel");
-  refuse("--resume_from_checkpoint", "x", "`resume_from_checkpoint` is not supported yet");
+  refuse("--resume_changes", "x", "expected one of refuse allow");
   refuse("--save_total_limit", "2", "not supported yet");
   refuse("--on_nan", "skip", "on_nan = skip is not supported yet");
   refuse("--ddp_backend", "nccl", "not supported yet");

@@ -190,7 +190,7 @@ static void rotation(void **state) {
   keeps(3, 40, 10, "10 20 30 40", "20");
   keeps(1, 30, 10, "10 20 30", "20"); /* both stay, although the limit is 1 */
   keeps(1, 30, 30, "10 20 30", "10 20");
-  keeps(1, 30, 25, "10 30", "");        /* a best one that is not here still counts as one to keep */
+  keeps(1, 30, 25, "10 30", ""); /* a best one that is not here still counts as one to keep */
   keeps(2, 10, -1, "900 10 800", "800"); /* of an earlier run */
   keeps(1, 10, 900, "900 10 800", "800");
   keeps(2, 10, -1, "", "");
