@@ -143,7 +143,22 @@ static void idle(Settings *s) {
   }
 }
 
+/* Two names of one thing. float32 is what there is without a hook, and says nothing against one. */
+static void wire(Settings *s) {
+  const char *type = word(s, "allreduce_dtype"), *hook = word(s, "comm_hook");
+  bool bf = !strncmp(type, "bf", 2);
+  if (!strcmp(hook, "none") || !strcmp(type, "float32")) return;
+  if (bf == !strcmp(hook, "bf16_compress")) return;
+  diag_report(
+      DIAG_E0707, at(s, "comm_hook"),
+      "`comm_hook = %s` and `allreduce_dtype = %s` name two types for gradients on the wire", hook,
+      type);
+  diag_note(at(s, "allreduce_dtype"), "the other one is here");
+  diag_help("keep one of the two");
+}
+
 void settings_rules(Settings *s) {
+  wire(s);
   checkpointing(s);
   idle(s);
   exclude(s, "bf16", "fp16");

@@ -42,7 +42,9 @@ typedef struct DdpBackend {
   /* Enqueue; `what` names the operation in errors ("bucket 2") and lives until the wait. stream:
      NULL on CPUs. *out NULL: already done; wait accepts that. An error's rank counts within this
      communicator; class DDP_TIMEOUT: the deadline passed, DDP_PEER: a rank is gone. */
-  DdpError *(*all_reduce)(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
+  /* Floats in place. wire: float32, or a 16-bit type, of which they are numbers: they travel and are added
+     up in it. */
+  DdpError *(*all_reduce)(DdpComm *c, void *data, int64_t n, DdpDType wire, const char *what,
                           void *stream, DdpWork **out);
   DdpError *(*broadcast)(DdpComm *c, void *data, int64_t bytes, int root, const char *what,
                          void *stream, DdpWork **out);

@@ -71,17 +71,6 @@ template <class F> int guarded(char *error, size_t size, F body) {
   return -1;
 }
 
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&                \
-    !defined(__SANITIZE_THREAD__)
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-void sum_floats(void *out, const void *a, const void *b, size_t n) {
-  auto *o = static_cast<float *>(out);
-  const auto *x = static_cast<const float *>(a);
-  const auto *y = static_cast<const float *>(b);
-  for (size_t i = 0; i < n; i++) o[i] = x[i] + y[i];
-}
-
 std::set<int> connected_sockets() {
   std::set<int> out;
   DIR *dir = opendir("/proc/self/fd");
@@ -123,11 +112,16 @@ int open_context(DdpGlooContext **out, int rank, int world, const char *address,
   });
 }
 
-int all_reduce(DdpGlooContext *c, float *data, size_t n, uint32_t tag, char *error, size_t size) {
+int all_reduce(DdpGlooContext *c, void *data, size_t n, size_t width,
+               void (*sum)(void *out, const void *a, const void *b, size_t n), uint32_t tag,
+               char *error, size_t size) {
   return guarded(error, size, [&] {
     gloo::AllreduceOptions options(c->context);
-    options.setOutput(data, n);
-    options.setReduceFunction(sum_floats);
+    if (width == 2)
+      options.setOutput(static_cast<uint16_t *>(data), n);
+    else
+      options.setOutput(static_cast<float *>(data), n);
+    options.setReduceFunction(sum);
     options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
     options.setTag(tag);
     options.setTimeout(far_away);

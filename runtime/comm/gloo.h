@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DDP_GLOO_ABI = 1 };
+enum { DDP_GLOO_ABI = 2 };
 
 typedef struct DdpGlooContext DdpGlooContext;
 
@@ -20,9 +20,11 @@ typedef struct DdpGlooPlugin {
   int abi;
   int (*open)(DdpGlooContext **out, int rank, int world, const char *address,
               const DdpGlooStore *store, double timeout, char *error, size_t size);
-  /* Ring sum of n floats, in place. tag: the same on all ranks, another one for each operation. */
-  int (*all_reduce)(DdpGlooContext *c, float *data, size_t n, uint32_t tag, char *error,
-                    size_t size);
+  /* Ring sum of n numbers of `width` bytes (2 or 4), in place; sum: out = a + b of n of them. tag: the same
+     on all ranks, another one for each operation. */
+  int (*all_reduce)(DdpGlooContext *c, void *data, size_t n, size_t width,
+                    void (*sum)(void *out, const void *a, const void *b, size_t n), uint32_t tag,
+                    char *error, size_t size);
   int (*broadcast)(DdpGlooContext *c, void *data, size_t bytes, int root, uint32_t tag, char *error,
                    size_t size);
   int (*all_gather)(DdpGlooContext *c, const void *mine, void *all, size_t bytes, uint32_t tag,

@@ -5,6 +5,7 @@
 #include "comm.h"
 #include "clock.h"
 #include "gloo_plugin.h"
+#include "sum.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,7 +22,10 @@ typedef struct GlooWork {
   GlooKind kind;
   void *data;
   const void *mine;
-  size_t n; /* floats or bytes */
+  size_t n;      /* floats or bytes */
+  DdpDType wire; /* of floats; 16 bits are packed by the worker: */
+  uint16_t *packed;
+  size_t packed_n; /* room; kept with the work */
   int root;
   uint32_t tag;
   const char *what;
@@ -50,10 +54,21 @@ struct DdpComm {
 
 /* ---------- worker ---------- */
 
+static int all_reduce(DdpComm *c, const GlooWork *w, char *error, size_t size) {
+  if (w->wire == DDP_f32)
+    return c->plugin->all_reduce(c->context, w->data, w->n, sizeof(float), ddp_sum_into(w->wire),
+                                 w->tag, error, size);
+  ddp_sum_pack(w->packed, w->data, w->n, w->wire);
+  int rc = c->plugin->all_reduce(c->context, w->packed, w->n, sizeof *w->packed,
+                                 ddp_sum_into(w->wire), w->tag, error, size);
+  if (!rc) ddp_sum_unpack(w->data, w->packed, w->n, w->wire);
+  return rc;
+}
+
 static int run(DdpComm *c, const GlooWork *w, char *error, size_t size) {
   switch (w->kind) {
   case GLOO_ALL_REDUCE:
-    return c->plugin->all_reduce(c->context, w->data, w->n, w->tag, error, size);
+    return all_reduce(c, w, error, size);
   case GLOO_BROADCAST:
     return c->plugin->broadcast(c->context, w->data, w->n, w->root, w->tag, error, size);
   case GLOO_ALL_GATHER:
@@ -89,14 +104,36 @@ static void *work(void *argument) {
   return NULL;
 }
 
-static DdpError *submit(DdpComm *c, const GlooWork *model, DdpWork **out) {
-  GlooWork *w = c->idle; /* touched by the caller's thread only */
-  *out = NULL;
+/* A finished work with room for what is packed, else any finished one, else a new one. */
+static GlooWork *take(DdpComm *c, size_t packed) {
+  GlooWork **best = &c->idle; /* touched by the caller's thread only */
+  for (GlooWork **p = &c->idle; *p; p = &(*p)->next) {
+    bool fits = (*p)->packed_n >= packed;
+    if (fits && ((*best)->packed_n < packed || (*p)->packed_n < (*best)->packed_n)) best = p;
+  }
+  GlooWork *w = *best;
   if (w)
-    c->idle = w->next;
-  else if (!(w = malloc(sizeof *w)))
-    return ddp_error(DDP_MEMORY, "%s: no memory", model->what);
-  *w = *model;
+    *best = w->next;
+  else if (!(w = calloc(1, sizeof *w)))
+    return NULL;
+  if (packed > w->packed_n) {
+    free(w->packed);
+    w->packed = malloc(packed * sizeof *w->packed);
+    w->packed_n = w->packed ? packed : 0;
+  }
+  if (packed <= w->packed_n) return w;
+  free(w);
+  return NULL;
+}
+
+static DdpError *submit(DdpComm *c, const GlooWork *model, DdpWork **out) {
+  *out = NULL;
+  GlooWork *w = take(c, model->wire == DDP_f32 ? 0 : model->n);
+  if (!w) return ddp_error(DDP_MEMORY, "%s: no memory", model->what);
+  GlooWork whole = *model;
+  whole.packed = w->packed;
+  whole.packed_n = w->packed_n;
+  *w = whole;
   w->comm = c;
   w->tag = ++c->tags;
   pthread_mutex_lock(&c->lock);
@@ -171,13 +208,12 @@ static DdpError *gloo_wait(DdpWork *handle) {
 
 /* ---------- collectives ---------- */
 
-static DdpError *gloo_all_reduce(DdpComm *c, void *data, int64_t n, DdpDType dtype,
-                                 const char *what, void *stream, DdpWork **out) {
+static DdpError *gloo_all_reduce(DdpComm *c, void *data, int64_t n, DdpDType wire, const char *what,
+                                 void *stream, DdpWork **out) {
   (void)stream;
   *out = NULL;
-  if (dtype != DDP_f32) return ddp_error(DDP_FAILED, "%s: Gloo sums float32 only, for now", what);
   if (n == 0) return NULL;
-  GlooWork w = {.kind = GLOO_ALL_REDUCE, .data = data, .n = (size_t)n, .what = what};
+  GlooWork w = {.kind = GLOO_ALL_REDUCE, .data = data, .n = (size_t)n, .wire = wire, .what = what};
   return submit(c, &w, out);
 }
 
@@ -186,8 +222,12 @@ static DdpError *gloo_broadcast(DdpComm *c, void *data, int64_t bytes, int root,
   (void)stream;
   *out = NULL;
   if (bytes == 0) return NULL;
-  GlooWork w = {
-      .kind = GLOO_BROADCAST, .data = data, .n = (size_t)bytes, .root = root, .what = what};
+  GlooWork w = {.kind = GLOO_BROADCAST,
+                .wire = DDP_f32,
+                .data = data,
+                .n = (size_t)bytes,
+                .root = root,
+                .what = what};
   return submit(c, &w, out);
 }
 
@@ -196,8 +236,12 @@ static DdpError *gloo_all_gather(DdpComm *c, const void *mine, void *all, int64_
   (void)stream;
   *out = NULL;
   if (bytes == 0) return NULL;
-  GlooWork w = {
-      .kind = GLOO_ALL_GATHER, .mine = mine, .data = all, .n = (size_t)bytes, .what = what};
+  GlooWork w = {.kind = GLOO_ALL_GATHER,
+                .wire = DDP_f32,
+                .mine = mine,
+                .data = all,
+                .n = (size_t)bytes,
+                .what = what};
   return submit(c, &w, out);
 }
 
@@ -208,7 +252,7 @@ static DdpError *gloo_reduce_scatter(DdpComm *c, void *data, int64_t n, DdpDType
 }
 
 static DdpError *gloo_barrier(DdpComm *c, const char *what) {
-  GlooWork w = {.kind = GLOO_BARRIER, .what = what};
+  GlooWork w = {.kind = GLOO_BARRIER, .wire = DDP_f32, .what = what};
   DdpWork *work = NULL;
   DDP_TRY(submit(c, &w, &work));
   return gloo_wait(work);
@@ -282,6 +326,7 @@ static void gloo_close(DdpComm *c) {
   while (c->idle) {
     GlooWork *w = c->idle;
     c->idle = w->next;
+    free(w->packed);
     free(w);
   }
   pthread_mutex_destroy(&c->lock);

@@ -47,6 +47,7 @@ typedef struct Work {
   const Arena *arena;
   size_t offset;
   int64_t n; /* floats; broadcast: bytes */
+  DdpDType wire;
   int root;
   unsigned number; /* value of the counters when it is over */
   const char *what;
@@ -147,7 +148,7 @@ static void do_part(DdpComm *c, Work *w) {
       c->rows[r] = (float *)(void *)(w->arena->base + (size_t)r * w->arena->stride + w->offset);
     int64_t part = ((w->n + c->world - 1) / c->world + 15) / 16 * 16; /* whole cache lines */
     int64_t begin = part * c->rank, end = begin + part;
-    ddp_sum_rows(c->rows, c->world, begin, end < w->n ? end : w->n);
+    ddp_sum_rows(c->rows, c->world, begin, end < w->n ? end : w->n, w->wire);
   }
   w->phase = WORK_REDUCED;
   count_to(c, REDUCED, w->number);
@@ -195,13 +196,11 @@ static DdpError *enqueue(DdpComm *c, const Work *model, DdpWork **out) {
   return advance(c);
 }
 
-static DdpError *shm_all_reduce(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
+static DdpError *shm_all_reduce(DdpComm *c, void *data, int64_t n, DdpDType wire, const char *what,
                                 void *stream, DdpWork **out) {
   (void)stream;
   *out = NULL;
-  Work w = {.kind = WORK_ALL_REDUCE, .n = n, .what = what};
-  if (dtype != DDP_f32)
-    return ddp_error(DDP_FAILED, "%s: shared memory sums float32 only, for now", what);
+  Work w = {.kind = WORK_ALL_REDUCE, .n = n, .wire = wire, .what = what};
   w.arena = arena_of(c, data, (size_t)n * sizeof(float), &w.offset);
   if (!w.arena) return ddp_error(DDP_FAILED, "%s: not in shared memory (internal fault)", what);
   return enqueue(c, &w, out);

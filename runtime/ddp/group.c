@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "group_state.h"
 #include "log.h"
+#include "sum.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +180,7 @@ static DdpError *barrier_in(DdpGroup *g, DdpLevelName name, const char *what) {
 struct DdpGroupWork {
   float *data;
   int64_t n;
+  DdpDType wire;
   const char *what;
   DdpWork *inside, *between;
   bool passed_on;    /* leader: the second level has begun */
@@ -205,7 +207,7 @@ static DdpError *pass_on(DdpGroup *g, DdpGroupWork *w) {
   w->passed_on = true;
   ddp_flight_start(g->flight, w->sequence);
   return ddp_group_fail(g, DDP_LEVEL_between,
-                        g->between.backend->all_reduce(g->between.comm, w->data, w->n, DDP_f32,
+                        g->between.backend->all_reduce(g->between.comm, w->data, w->n, w->wire,
                                                        w->what, NULL, &w->between));
 }
 
@@ -245,22 +247,24 @@ static void free_arenas(DdpGroup *g) {
   }
 }
 
-DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const char *what,
-                                     DdpGroupWork **out) {
+DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, DdpDType wire,
+                                     const char *what, DdpGroupWork **out) {
   *out = NULL;
   if (g->world == 1 || n == 0) return NULL;
-  uint64_t sequence = arrive(g, DDP_FLIGHT_all_reduce, what, n * (int64_t)sizeof *data);
+  int64_t bytes = n * (int64_t)(wire == DDP_f32 ? sizeof *data : sizeof(uint16_t));
+  uint64_t sequence = arrive(g, DDP_FLIGHT_all_reduce, what, bytes);
   DdpGroupWork *w = g->idle;
   if (w)
     g->idle = w->next;
   else if (!(w = malloc(sizeof *w)))
     return ddp_error(DDP_MEMORY, "%s: no memory", what);
-  *w = (DdpGroupWork){.data = data, .n = n, .what = what, .sequence = sequence};
+  *w = (DdpGroupWork){.data = data, .n = n, .wire = wire, .what = what, .sequence = sequence};
   DdpError *e = NULL;
+  ddp_sum_compress(data, n, wire, g->world);
   if (g->inside.comm)
     e = ddp_group_fail(
         g, DDP_LEVEL_inside,
-        g->inside.backend->all_reduce(g->inside.comm, data, n, DDP_f32, what, NULL, &w->inside));
+        g->inside.backend->all_reduce(g->inside.comm, data, n, wire, what, NULL, &w->inside));
   else
     e = pass_on(g, w);
   if (e) {

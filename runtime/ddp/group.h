@@ -29,9 +29,10 @@ DdpFlight *ddp_group_flight(DdpGroup *g);      /* the group's own; every collect
 /* Memory in which all-reduce works in place (gradient arena), zeroed. Collective. The group's:
    close takes it back. */
 DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out);
-/* In place sum of floats; range lies in memory of ddp_group_alloc. */
-DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, const char *what,
-                                     DdpGroupWork **out);
+/* In place sum of floats; range lies in memory of ddp_group_alloc. wire: float32, or the 16-bit type to
+   which this rank's part is rounded (ddp_sum_compress) and in which the parts travel and are added. */
+DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, DdpDType wire,
+                                     const char *what, DdpGroupWork **out);
 DdpError *ddp_group_progress(DdpGroup *g); /* advances what can go on without waiting */
 DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w);
 /* Small host values, any memory, blocking; also while all-reduces are under way. */

@@ -19,6 +19,7 @@ struct DdpReducer {
   const DdpJob *job;
   DdpGroup *group;
   float *grads;
+  DdpDType wire;
   DdpBucketInfo *info;
   Bucket *buckets;
   int n, started;
@@ -60,14 +61,15 @@ static DdpError *build(DdpReducer *r, double cap_mb) {
 }
 
 DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group, float *grads,
-                           double bucket_cap_mb) {
+                           const DdpReducerOptions *options) {
   *out = NULL;
   DdpReducer *r = calloc(1, sizeof *r);
   if (!r) return ddp_error(DDP_MEMORY, "no memory for the reducer");
   r->job = job;
   r->group = group;
   r->grads = grads;
-  DdpError *e = build(r, bucket_cap_mb);
+  r->wire = options->wire;
+  DdpError *e = build(r, options->bucket_cap_mb);
   if (e)
     ddp_reducer_close(r);
   else
@@ -93,8 +95,8 @@ static void start_complete(DdpReducer *r) {
   while (r->started < r->n && r->buckets[r->started].pending == 0 && !r->error) {
     Bucket *b = &r->buckets[r->started];
     const DdpBucketInfo *i = &r->info[r->started];
-    r->error = ddp_group_all_reduce_start(r->group, r->grads + i->begin, i->end - i->begin, b->what,
-                                          &b->work);
+    r->error = ddp_group_all_reduce_start(r->group, r->grads + i->begin, i->end - i->begin, r->wire,
+                                          b->what, &b->work);
     r->started++;
   }
 }

@@ -11,9 +11,14 @@ typedef struct DdpBucketInfo {
   int64_t begin, end;   /* elements of the gradient arena */
 } DdpBucketInfo;
 
-/* bucket_cap_mb <= 0: unset (1 MiB, then 25 MiB). grads lies in memory of ddp_group_alloc. */
+typedef struct DdpReducerOptions {
+  double bucket_cap_mb; /* <= 0: unset (1 MiB, then 25 MiB) */
+  DdpDType wire;        /* in which gradients travel: float32, bfloat16, float16 */
+} DdpReducerOptions;
+
+/* grads lies in memory of ddp_group_alloc. */
 DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group, float *grads,
-                           double bucket_cap_mb);
+                           const DdpReducerOptions *options);
 int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out);
 /* Before each micro-batch. synchronise: this is the last one of the window. */
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update);

@@ -191,10 +191,7 @@ static DdpError *run_start(DdpRun *r) {
   }
   if (r->config->predict) return run_predict(r);
   if (r->config->generate) return run_generate(r);
-  if (r->world > 1) {
-    double cap = r->set->ddp_bucket_cap_mb == DDP_NONE_INT ? 0 : (double)r->set->ddp_bucket_cap_mb;
-    DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, cap));
-  }
+  DDP_TRY(run_reducer_open(r));
   DDP_TRY(run_measured_open(r));
   DDP_TRY(run_resume_load(r));
   if (r->rank == 0) banner(r);

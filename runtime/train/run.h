@@ -110,6 +110,9 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
    Returns its data row (from 0), or -1. Needs the evaluation. */
 int64_t run_bad_row(DdpRun *r);
 
+/* ---- reduce.c: how gradients travel between ranks */
+DdpError *run_reducer_open(DdpRun *r);
+
 /* ---- update.c: norm, clipping, optimizer */
 /* Combines loss, stop flag and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
    step. */

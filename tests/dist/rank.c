@@ -4,7 +4,7 @@
    timeout=SECONDS, updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE,
    slow=RANK@UPDATE (phase "saving", for save=SECONDS), lost=RANK@UPDATE (killed meanwhile),
    hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program text of that rank), size=FLOATS,
-   record=FOLDER (of the flight record). */
+   record=FOLDER (of the flight record), wire=bf16|f16 (do=reduce). */
 #include "clock.h"
 #include "group.h"
 #include "log.h"
@@ -26,6 +26,7 @@ typedef struct Options {
   const char *what, *text, *record;
   int text_rank;
   bool gloo;
+  DdpDType wire;
   double timeout, save;
   long updates, size, sums; /* sums: 1 = sums over ranks between the buckets */
   Event kill, stop, fail, slow, hang, lost;
@@ -42,7 +43,12 @@ static bool happens(const Event *e, int rank, long update) {
 }
 
 static Options parse(int argc, char **argv) {
-  Options o = {.what = "reduce", .timeout = 20, .updates = 10, .size = 5000, .text_rank = -1};
+  Options o = {.what = "reduce",
+               .timeout = 20,
+               .updates = 10,
+               .size = 5000,
+               .text_rank = -1,
+               .wire = DDP_f32};
   o.kill = o.stop = o.fail = o.slow = o.hang = o.lost = (Event){-1, -1};
   for (int i = 1; i < argc; i++) {
     static char *copies[32]; /* the tests look for the command line as it was given */
@@ -55,6 +61,8 @@ static Options parse(int argc, char **argv) {
       o.what = value;
     else if (!strcmp(key, "backend"))
       o.gloo = !strcmp(value, "gloo");
+    else if (!strcmp(key, "wire"))
+      o.wire = !strcmp(value, "bf16") ? DDP_bf16 : DDP_f16;
     else if (!strcmp(key, "timeout"))
       o.timeout = atof(value);
     else if (!strcmp(key, "updates"))
@@ -99,8 +107,10 @@ static uint64_t hash_of(uint64_t h, const void *data, size_t n) {
   return h;
 }
 
-/* Sums of many sizes and offsets, several in flight, against the sum in double precision. */
-static DdpError *do_reduce(DdpGroup *g) {
+/* Sums of many sizes and offsets, several in flight, against the sum in double precision. In 16 bits every
+   part is rounded twice, and every addition once. */
+static DdpError *do_reduce(DdpGroup *g, DdpDType wire) {
+  const double unit = wire == DDP_f32 ? 0 : wire == DDP_bf16 ? 0x1p-8 : 0x1p-11;
   static const long sizes[] = {1, 2, 3, 15, 16, 17, 31, 64, 100, 1023, 4097, 65537, 300001};
   enum { N = sizeof sizes / sizeof *sizes };
   int rank = ddp_group_rank(g), world = ddp_group_world(g);
@@ -117,7 +127,7 @@ static DdpError *do_reduce(DdpGroup *g) {
     long at = 0;
     for (int k = 0; k < N; k++) {
       for (long i = 0; i < sizes[k]; i++) data[at + i] = value_of(rank, i + round);
-      DDP_TRY(ddp_group_all_reduce_start(g, data + at, sizes[k], "sums", &works[k]));
+      DDP_TRY(ddp_group_all_reduce_start(g, data + at, sizes[k], wire, "sums", &works[k]));
       DDP_TRY(ddp_group_progress(g));
       at += (sizes[k] + 15) / 16 * 16;
     }
@@ -127,8 +137,8 @@ static DdpError *do_reduce(DdpGroup *g) {
       for (long i = 0; i < sizes[k]; i++) {
         double want = 0;
         for (int r = 0; r < world; r++) want += (double)value_of(r, i + round);
-        double off = (double)data[at + i] - want;
-        if (off > 1e-4 || off < -1e-4)
+        double off = (double)data[at + i] - want, most = 1e-4 + unit * want * (world + 1);
+        if (off > most || off < -most)
           return ddp_error(DDP_FAILED, "size %ld element %ld: %g, not %g", sizes[k], i,
                            (double)data[at + i], want);
       }
@@ -223,7 +233,8 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
   float *grads;
   DdpReducer *r;
   DDP_TRY(ddp_group_alloc(g, total * sizeof *grads, (void **)&grads));
-  DDP_TRY(ddp_reducer_open(&r, &job, g, grads, (double)o->size * 4 / 1048576));
+  const DdpReducerOptions options = {(double)o->size * 4 / 1048576, DDP_f32};
+  DDP_TRY(ddp_reducer_open(&r, &job, g, grads, &options));
   const DdpBucketInfo *info;
   if (ddp_reducer_buckets(r, &info) != TENSORS) return ddp_error(DDP_FAILED, "buckets");
   DdpStep step = {.reducer = r};
@@ -272,7 +283,7 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
 }
 
 static DdpError *run(DdpGroup *g, const Options *o) {
-  if (!strcmp(o->what, "reduce")) return do_reduce(g);
+  if (!strcmp(o->what, "reduce")) return do_reduce(g, o->wire);
   if (!strcmp(o->what, "values")) return do_values(g);
   if (!strcmp(o->what, "loop")) return do_loop(g, o);
   return ddp_group_barrier(g, "nothing");
