@@ -92,7 +92,9 @@ DdpGreeting ddp_meet_greet(int fd, const DdpMeet *meet, const DdpMeeting *me, ui
   if (!hello_send(fd, meet, &named, ddp_clock() + greeting_wait)) return DDP_GREETING_lost;
   DdpFrame f;
   char *payload;
-  if (ddp_frame_recv(fd, &f, &payload, ddp_clock() + greeting_wait)) return DDP_GREETING_lost;
+  /* It is rank 0, which has heard this rank: on a bad network its answer may take long, and a rank that
+     hangs up and comes again would be lost, or there twice. */
+  if (ddp_frame_recv(fd, &f, &payload, meet->deadline + table_slack)) return DDP_GREETING_lost;
   if (f.type == DDP_FRAME_reject) *error = fault_of(&f, payload);
   free(payload);
   return f.type == DDP_FRAME_accept || *error ? DDP_GREETING_ok : DDP_GREETING_foreign;
@@ -118,7 +120,7 @@ DdpError *ddp_meet_table(const DdpMeet *meet, DdpMeeting *out) {
   }
   DdpFrame f;
   char *payload;
-  if (ddp_frame_recv(out->links[0], &f, &payload, ddp_clock() + greeting_wait))
+  if (ddp_frame_recv(out->links[0], &f, &payload, end))
     return ddp_error_rank(DDP_PEER, 0, "lost rank 0 during the rendezvous (%s)", strerror(errno));
   DdpError *e = table_of(&f, payload, out);
   free(payload);
