@@ -1,5 +1,6 @@
 """What the end-to-end tests share: compile a job, run it under a launcher with a hard time limit, read
 its log. Only Python's standard library. Every process started here is ended here."""
+import glob
 import json
 import os
 import shutil
@@ -98,6 +99,32 @@ def same(a, b, tolerance, what):
     worst = max(abs(x - y) / max(abs(x), abs(y), 1e-12) for x, y in zip(a, b))
     expect(worst <= tolerance, f"{what}: relative difference {worst:.3g} is over {tolerance:g}")
     return worst
+
+
+def children(session):
+    """{rank: pid} of the processes of this session; negative keys for what is no rank."""
+    found = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as f:
+                name, fields = f.read().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue  # it ended while we looked
+        pid, fields = int(path.split("/")[2]), fields.split()
+        if int(fields[3]) != session or fields[0] == "Z":
+            continue
+        found[int(name[9:]) if name.startswith("ddp rank ") else -pid] = pid
+    return found
+
+
+def wait_for(condition, limit, what):
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise Failure(f"waited {limit} s for {what}")
 
 
 def main(tests):

@@ -1,41 +1,14 @@
 """A killed rank and a stopped rank, in the middle of training: everybody ends in time, the right rank is
 named, nothing is left behind."""
-import glob
 import os
 import signal
 import subprocess
 import time
 
-from ddptest import Failure, Folder, expect, main, read_log
+from ddptest import Failure, Folder, children, expect, main, read_log, wait_for
 
 JOB = "examples/digits/job.ddp"
 RANKS = 4
-
-
-def children(session):
-    """{rank: pid} of the processes of this session; negative keys for what is no rank."""
-    found = {}
-    for path in glob.glob("/proc/[0-9]*/stat"):
-        try:
-            with open(path) as f:
-                name, fields = f.read().split("(", 1)[1].rsplit(")", 1)
-        except OSError:
-            continue  # it ended while we looked
-        pid, fields = int(path.split("/")[2]), fields.split()
-        if int(fields[3]) != session or fields[0] == "Z":
-            continue
-        found[int(name[9:]) if name.startswith("ddp rank ") else -pid] = pid
-    return found
-
-
-def wait_for(condition, limit, what):
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.005)
-    raise Failure(f"waited {limit} s for {what}")
 
 
 def reached(folder, step):
