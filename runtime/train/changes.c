@@ -21,6 +21,7 @@ static const DdpKey neutral[] = {
     DDP_KEY_log_format,
     DDP_KEY_resume_from_checkpoint,
     DDP_KEY_resume_changes,
+    DDP_KEY_async_save,
     DDP_KEY_ignore_data_skip,
     DDP_KEY_logging_strategy,
     DDP_KEY_logging_steps,

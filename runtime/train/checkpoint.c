@@ -1,11 +1,10 @@
-/* Checkpoints. In: a run between two updates. Out: model.safetensors, or a folder with everything that the rest
-   of the run depends on, its manifest last, under its name only when it is whole. Rank 0 writes while the
-   others wait. */
+/* Checkpoints. In: a run between two updates. Out: model.safetensors, or all that the rest of the run depends
+   on, handed to the saver. Rank 0 writes. */
 #include "changes.h"
 #include "file.h"
 #include "log.h"
-#include "manifest.h"
 #include "parts.h"
+#include "saver.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +44,8 @@ DdpError *run_save(DdpRun *r, const char *folder) {
 
 /* ---------- complete checkpoints ---------- */
 
-static void describe(DdpManifest *m, const DdpRun *r, DdpManifestSetting *settings) {
+static void describe(const DdpRun *r, RunImage *image) {
+  DdpManifest *m = &image->manifest;
   *m = (DdpManifest){.format = DDP_CHECKPOINT_FORMAT,
                      .update = r->progress.update,
                      .total = r->counts.total,
@@ -61,39 +61,42 @@ static void describe(DdpManifest *m, const DdpRun *r, DdpManifestSetting *settin
                      .plan_hash = r->job->plan_hash,
                      .data_hash = r->data_hash,
                      .job = r->job->name,
-                     .compiler = r->job->compiler,
-                     .settings = settings};
+                     .compiler = r->job->compiler};
   for (int i = 0; i < DDP_KEY_COUNT; i++) {
     if (!run_changes_matter(r, (DdpKey)i)) continue;
-    settings[m->n_settings++] = (DdpManifestSetting){ddp_setting_rows[i].name, r->config->value[i]};
+    image->settings[m->n_settings++] =
+        (DdpManifestSetting){ddp_setting_rows[i].name, r->config->value[i]};
   }
+  bool limited = r->set->save_total_limit != DDP_NONE_INT;
+  image->keep = (DdpKeep){
+      .limit = limited ? r->set->save_total_limit : 0, .newest = r->progress.update, .best = -1};
 }
 
-static DdpError *write_folder(DdpRun *r, const char *folder) {
-  DdpManifestSetting settings[DDP_KEY_COUNT];
-  DdpManifest m;
-  describe(&m, r, settings);
+static DdpError *image_open(DdpRun *r, RunImage *image) {
+  describe(r, image);
   for (int of = 0; of < RUN_PARTS_COUNT; of++) {
-    if (of != RUN_PARTS_model && !m.complete_state) continue;
-    DDP_TRY(write_parts(r, (RunPartsOf)of, folder));
-    DDP_TRY(ddp_manifest_add(&m, folder, run_parts_file((RunPartsOf)of)));
+    if (of != RUN_PARTS_model && !image->manifest.complete_state) continue;
+    DdpError *error = run_parts_open(&image->parts[image->n_parts++], r, (RunPartsOf)of);
+    if (error) return error;
   }
-  return ddp_manifest_write(&m, folder);
+  return NULL;
 }
 
 static DdpError *checkpoint_here(DdpRun *r) {
-  char *partial = NULL;
-  DdpError *error = ddp_checkpoint_begin(&partial, r->output, r->progress.update);
-  if (!error) error = write_folder(r, partial);
-  if (!error) error = ddp_checkpoint_publish(partial, r->output, r->progress.update);
-  if (error && partial) ddp_error_free(ddp_checkpoint_remove(partial)); /* the first one is told */
-  free(partial);
+  RunImage image = {.n_parts = 0};
+  DdpError *error = image_open(r, &image);
+  if (!error) return run_saver_start(r, &image);
+  for (int i = 0; i < image.n_parts; i++) run_parts_close(&image.parts[i]);
   return error;
 }
 
 DdpError *run_checkpoint(DdpRun *r) {
-  r->progress.saved_at = r->progress.update;
   DDP_TRY(save_begin(r));
   DdpError *error = r->rank == 0 ? checkpoint_here(r) : NULL;
   return run_agree(r, error, "saving a checkpoint");
+}
+
+DdpError *run_checkpoint_wait(DdpRun *r) {
+  ddp_group_at(r->group, r->progress.update, "saving");
+  return run_agree(r, r->rank == 0 ? run_saver_wait(r) : NULL, "saving a checkpoint");
 }

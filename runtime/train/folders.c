@@ -116,6 +116,18 @@ DdpError *ddp_checkpoint_remove(const char *folder) {
   return error;
 }
 
+/* Out of sight first: a run that is killed here leaves no checkpoint with files missing. */
+DdpError *ddp_checkpoint_delete(const char *output, int64_t update) {
+  char *now = path_of(output, "", update, ""), *partial = path_of(output, ".", update, partial_end);
+  DdpError *error = now && partial ? ddp_checkpoint_remove(partial) : no_memory();
+  if (!error && rename(now, partial) != 0 && errno != ENOENT)
+    error = ddp_file_error("remove", now, errno);
+  if (!error) error = ddp_checkpoint_remove(partial);
+  free(now);
+  free(partial);
+  return error;
+}
+
 /* The folder whose place the new one took on a file system that cannot exchange two: it goes back if the
    run was killed in between. */
 static DdpError *sweep_old(const char *output, int64_t update) {

@@ -60,7 +60,10 @@ static DdpError *do_evaluate(Loop *l) {
 
 static DdpError *do_save(Loop *l) {
   DdpRun *r = l->r;
-  return r->progress.saved_at == r->progress.update ? NULL : run_checkpoint(r);
+  DdpProgress *at = &r->progress;
+  if (at->saved_at == at->update) return NULL;
+  at->saved_at = at->update;
+  return run_checkpoint(r);
 }
 
 static bool due(int64_t every, int64_t update) {
@@ -152,6 +155,7 @@ static DdpError *train(Loop *l) {
     DDP_TRY(after_epoch(l));
     if (at->update >= r->counts.total) break;
   }
+  DDP_TRY(run_checkpoint_wait(r));
   DDP_TRY(run_save(r, r->output));
   return report_end(r->report, r, at->all / (double)at->update, at->fraction, NULL);
 }

@@ -7,6 +7,7 @@
 #include "manifest.h"
 #include "report.h"
 #include "run.h"
+#include "saver.h"
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -209,10 +210,12 @@ static bool run_end(DdpRun *r, const DdpError *error) {
   report_close(r->report);
   if (aborted) {
     ddp_group_abort(r->group, error);
+    run_saver_close(r); /* what it writes is of an update that all ranks have finished */
     return true;
   }
   if (r->reducer) ddp_reducer_close(r->reducer);
   ddp_measured_close(r->measured);
+  run_saver_close(r);
   run_resume_close(r);
   ddp_sampler_close(&r->sampler);
   ddp_dataset_free(r->data);

@@ -59,6 +59,7 @@ DdpError *ddp_checkpoint_sweep(const char *output);
 DdpError *ddp_checkpoint_begin(char **partial, const char *output, int64_t update);
 /* The folder takes its name; one that had it before is gone. */
 DdpError *ddp_checkpoint_publish(const char *partial, const char *output, int64_t update);
+DdpError *ddp_checkpoint_delete(const char *output, int64_t update);
 /* Removes a folder and the files in it. Missing ones are no error. */
 DdpError *ddp_checkpoint_remove(const char *folder);
 #endif

@@ -51,6 +51,11 @@ static int64_t group_free(void) {
   return INT64_MAX;
 }
 
+int64_t run_room_left(void) {
+  int64_t host = host_free(), group = group_free();
+  return group < host ? group : host;
+}
+
 typedef struct Needs {        /* double: sums of absurd sizes must not wrap */
   double model, state, batch; /* batch: what grows with the batch size */
 } Needs;
@@ -77,8 +82,7 @@ DdpError *run_check_room(const DdpRun *r) {
   const double mib = 1048576;
   Needs n = needs_of(r->job);
   int ranks = r->launch->local_world > 1 ? r->launch->local_world : 1;
-  int64_t host = host_free(), group = group_free();
-  double left = (double)(group < host ? group : host);
+  double left = (double)run_room_left();
   double need = (n.model + n.state + n.batch) * ranks;
   if (need <= left) return NULL;
   char fits[160] = "a smaller model is needed";

@@ -18,6 +18,7 @@ enum { DDP_MAX_STATES = 4 };
 
 typedef struct DdpReport DdpReport;
 typedef struct RunResume RunResume;
+typedef struct RunSaver RunSaver;
 
 /* Where a run stands between two updates. The same on every rank; a checkpoint keeps all of it. */
 typedef struct DdpProgress {
@@ -66,6 +67,7 @@ typedef struct DdpRun {
 
   DdpProgress progress;
   RunResume *resume;              /* NULL: from the beginning */
+  RunSaver *saver;                /* rank 0, from the first checkpoint on */
   DdpScale scale;                 /* fp16: of the loss, and how many updates it skipped */
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */
@@ -139,11 +141,14 @@ DdpError *run_check_generate(const DdpJob *job, const DdpConfig *config);
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
                        int64_t *steps);
 
-/* ---- checkpoint.c. Rank 0 writes, then everybody waits for it; all ranks call. */
-/* <folder>/model.safetensors. */
+/* ---- checkpoint.c. Rank 0 writes; all ranks call. */
+/* <folder>/model.safetensors, while everybody waits. */
 DdpError *run_save(DdpRun *r, const char *folder);
-/* <output>/checkpoint-N, complete or not there, with everything that the next update depends on. */
+/* <output>/checkpoint-N, complete or not there, with everything that the next update depends on: a copy is
+   taken now, and written while training goes on. */
 DdpError *run_checkpoint(DdpRun *r);
+/* The last checkpoint is on the disk, or why it is not. */
+DdpError *run_checkpoint_wait(DdpRun *r);
 
 /* ---- resume.c. All ranks call. */
 /* Before the data are read: which checkpoint, if any, and whether it belongs to this job. Sets r->resume, on all
@@ -178,6 +183,8 @@ void run_limit_spinning(char **argv);
 /* ---- room.c */
 /* Fails when what the plan takes is more than this host has left. */
 DdpError *run_check_room(const DdpRun *r);
+/* Bytes that this host and its control group have left. */
+int64_t run_room_left(void);
 
 /* ---- resident.c */
 /* Bytes of memory that this process fills; -1: not known. */
