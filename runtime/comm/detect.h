@@ -16,6 +16,14 @@ DdpError *ddp_detect_flags(int *argc, char **argv, DdpFanOut *out);
 /* First launcher that fits, in the order of docs/launch.md. `fan`: flags already found; may be
    filled by PET_* variables or accelerate. */
 DdpError *ddp_detect(DdpFanOut *fan, DdpLaunch *out);
+/* Set and not empty: an empty variable counts as unset. name NULL: NULL. */
+const char *ddp_variable(const char *name);
+/* Leaves *out alone when the variable is unset. */
+DdpError *ddp_variable_number(const char *name, int low, int high, int *out);
+/* Whether a program that is no rank has to start ranks: variables of torchrun's options and of
+   pods with several ranks; accelerate's command line. out->per_node stays 0: no. */
+DdpError *ddp_fan_pods(DdpFanOut *out);
+DdpError *ddp_fan_accelerate(DdpFanOut *out);
 /* Whole text is an integer within [low, high]. */
 bool ddp_detect_int(const char *text, int low, int high, int *out);
 /* "auto", "cpu": usable CPUs; "gpu": refused for now; else a number >= 1. */

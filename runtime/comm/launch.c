@@ -3,6 +3,7 @@
 #include "launch.h"
 #include "detect.h"
 #include "log.h"
+#include "slurm.h"
 #include "spawn.h"
 #include <sched.h>
 #include <stdio.h>
@@ -15,6 +16,10 @@ static void warn_of_crowd(int ranks) {
     ddp_log(DDP_LOG_warning, "%d ranks share %d CPU%s: they wait for each other most of the time",
             ranks, n, n == 1 ? "" : "s");
   }
+}
+
+int ddp_launch_port(const DdpLaunch *l, int i) {
+  return l->ports > 1 ? ddp_slurm_port(l->job, i) : l->master_port;
 }
 
 DdpError *ddp_launch(int *argc, char **argv, DdpLaunch *out, int *parent_exit) {

@@ -5,15 +5,30 @@
 #include "ddp/status.h"
 #include <stdbool.h>
 
+typedef enum DdpChannel {                     /* how the others learn where rank 0 listens */
+                          DDP_CHANNEL_direct, /* at master_addr; NULL: a socket of this host,
+                                                 named by job_key */
+                          DDP_CHANNEL_store,  /* torchrun's, at master_addr:master_port */
+                          DDP_CHANNEL_pmi,    /* hydra, Slurm: PMI-1 over pmi_fd */
+                          DDP_CHANNEL_pmix,   /* Open MPI, PRRTE, Slurm: libpmix */
+} DdpChannel;
+
 typedef struct DdpLaunch {
   const char *by; /* "own launcher", "torchrun", "Open MPI", ... for the log */
   int rank, world, local_rank, local_world;
-  const char *master_addr; /* NULL: one host, unix socket named by job_key */
-  int master_port;         /* 0: unknown */
-  bool agent_store;        /* torchrun's agent listens on master_port */
+  DdpChannel channel;
+  const char *master_addr;
+  int master_port, ports; /* ports: how many candidates; 0 or 1: master_port alone */
+  bool perhaps_store;     /* torchrun of some version: if the port is taken, ask whether by it */
   const char *run_id, *job_key;
+  const char *job; /* the same text on all hosts of the job and on no other job's; NULL: unknown */
+  int pmi_fd;
   bool child; /* of our own launcher */
 } DdpLaunch;
+
+enum { DDP_LAUNCH_PORTS = 8 };
+/* Candidate number i of the ports that rank 0 may listen on. */
+int ddp_launch_port(const DdpLaunch *l, int i);
 
 /* Reads launcher flags out of argv (removing them) and the environment. In parent mode it starts
    the ranks, waits for them and sets *parent_exit to the exit code (>= 0); otherwise *parent_exit

@@ -8,6 +8,7 @@ typedef struct DdpMeet {
   int listener;      /* rank 0 */
   bool own_uid_only; /* unix socket: no other user's processes */
   double deadline, timeout;
+  uint64_t job; /* what tells this job from others, 0: not known */
   const DdpProgramId *program;
 } DdpMeet;
 
@@ -22,6 +23,7 @@ typedef struct DdpHello {
 typedef enum DdpGreeting { /* of a listener that was dialled */
                            DDP_GREETING_ok,
                            DDP_GREETING_foreign, /* silent, or another protocol */
+                           DDP_GREETING_other,   /* rank 0 of another job */
                            DDP_GREETING_stale,   /* another round of ours */
                            DDP_GREETING_lost,    /* hung up in the middle */
 } DdpGreeting;

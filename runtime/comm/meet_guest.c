@@ -67,16 +67,22 @@ static DdpError *fault_of(const DdpFrame *f, const char *payload) {
   return e;
 }
 
-static DdpGreeting banner_recv(int fd, uint64_t *nonce) {
+static DdpGreeting banner_recv(int fd, const DdpMeet *meet, uint64_t *nonce) {
   DdpFrame f;
   char *payload;
   if (ddp_frame_recv(fd, &f, &payload, ddp_clock() + greeting_wait))
     return errno == ETIMEDOUT || errno == EPROTO ? DDP_GREETING_foreign : DDP_GREETING_lost;
   DdpReader r = {.at = payload, .end = payload + f.length, .bad = f.type != DDP_FRAME_banner};
-  ddp_read_u32(&r); /* version: rank 0 compares, so that both sides say it */
-  uint64_t theirs = ddp_read_u64(&r);
+  /* Only version and nonce: rank 0 compares the versions, so that both sides say it. */
+  uint32_t version = ddp_read_u32(&r);
+  uint64_t theirs = ddp_read_u64(&r), job = 0;
+  if (version == DDP_WIRE_VERSION) {
+    ddp_read_u32(&r); /* the world, which rank 0 compares too */
+    job = ddp_read_u64(&r);
+  }
   free(payload);
   if (r.bad) return DDP_GREETING_foreign;
+  if (job && meet->job && job != meet->job) return DDP_GREETING_other;
   if (*nonce && *nonce != theirs) return DDP_GREETING_stale;
   *nonce = theirs;
   return DDP_GREETING_ok;
@@ -85,14 +91,16 @@ static DdpGreeting banner_recv(int fd, uint64_t *nonce) {
 DdpGreeting ddp_meet_greet(int fd, const DdpMeet *meet, const DdpMeeting *me, uint64_t *expected,
                            DdpError **error) {
   *error = NULL;
-  DdpGreeting g = banner_recv(fd, expected);
+  DdpGreeting g = banner_recv(fd, meet, expected);
   if (g != DDP_GREETING_ok) return g;
   DdpMeeting named = *me;
   named.nonce = *expected;
   if (!hello_send(fd, meet, &named, ddp_clock() + greeting_wait)) return DDP_GREETING_lost;
   DdpFrame f;
   char *payload;
-  if (ddp_frame_recv(fd, &f, &payload, ddp_clock() + greeting_wait)) return DDP_GREETING_lost;
+  /* It is rank 0, which has heard this rank: on a bad network its answer may take long, and a rank that
+     hangs up and comes again would be lost, or there twice. */
+  if (ddp_frame_recv(fd, &f, &payload, meet->deadline + table_slack)) return DDP_GREETING_lost;
   if (f.type == DDP_FRAME_reject) *error = fault_of(&f, payload);
   free(payload);
   return f.type == DDP_FRAME_accept || *error ? DDP_GREETING_ok : DDP_GREETING_foreign;
@@ -118,7 +126,7 @@ DdpError *ddp_meet_table(const DdpMeet *meet, DdpMeeting *out) {
   }
   DdpFrame f;
   char *payload;
-  if (ddp_frame_recv(out->links[0], &f, &payload, ddp_clock() + greeting_wait))
+  if (ddp_frame_recv(out->links[0], &f, &payload, end))
     return ddp_error_rank(DDP_PEER, 0, "lost rank 0 during the rendezvous (%s)", strerror(errno));
   DdpError *e = table_of(&f, payload, out);
   free(payload);

@@ -29,6 +29,7 @@ static void send_banner(const Host *h, int fd) {
   ddp_bytes_u32(&b, DDP_WIRE_VERSION);
   ddp_bytes_u64(&b, h->out->nonce);
   ddp_bytes_u32(&b, (uint32_t)h->out->world);
+  ddp_bytes_u64(&b, h->meet->job);
   ddp_bytes_send(&b, fd, ddp_clock() + hello_wait);
 }
 

@@ -20,6 +20,8 @@
 #include <unistd.h>
 #include <linux/sockios.h>
 
+static const double name_wait = 10; /* seconds for the own name */
+
 static int close_keeping_errno(int fd) {
   int e = errno;
   close(fd);
@@ -70,19 +72,8 @@ static int dial_one(const struct addrinfo *a, double deadline) {
   return fd;
 }
 
-static struct addrinfo *resolve(const char *host, int port, int flags) {
-  struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
-  struct addrinfo *list = NULL;
-  char service[16];
-  snprintf(service, sizeof service, "%d", port);
-  int rc = getaddrinfo(host, service, &hints, &list);
-  if (rc == 0) return list;
-  if (rc != EAI_SYSTEM) errno = rc == EAI_AGAIN ? EAGAIN : ENOENT;
-  return NULL;
-}
-
 int ddp_net_dial(const char *host, int port, double deadline) {
-  struct addrinfo *list = resolve(host, port, 0);
+  struct addrinfo *list = ddp_net_resolve(host, port, 0, deadline);
   if (!list) return -1;
   int fd = -1;
   for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next) fd = dial_one(a, deadline);
@@ -102,9 +93,12 @@ static int listen_one(const struct addrinfo *a) {
 }
 
 int ddp_net_listen(const char *host, int port, int *got) {
-  struct addrinfo *list = resolve(host ? host : "::", port, AI_PASSIVE);
+  struct addrinfo *list =
+      ddp_net_resolve(host ? host : "::", port, AI_PASSIVE, ddp_clock() + name_wait);
   if (!list) return -1;
   int fd = listen_one(list);
+  for (const struct addrinfo *a = list->ai_next; a && fd < 0 && errno != EADDRINUSE; a = a->ai_next)
+    fd = listen_one(a);
   int e = errno;
   freeaddrinfo(list);
   errno = e;

@@ -9,6 +9,14 @@
 
 enum { DDP_NET_NAME = 64 }; /* bytes of a numeric address as text */
 
+struct addrinfo;
+/* Addresses of a name or of "[::1]", for freeaddrinfo; flags of getaddrinfo. NULL: errno, of which
+   ddp_net_reason makes words. */
+struct addrinfo *ddp_net_resolve(const char *host, int port, int flags, double deadline);
+const char *ddp_net_reason(int number);
+/* Numeric addresses by which other hosts may reach this one, of the interfaces that
+   GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME allows. Returns how many. */
+int ddp_net_own_addresses(char out[][DDP_NET_NAME], int limit);
 /* Tries all addresses of the host once. */
 int ddp_net_dial(const char *host, int port, double deadline);
 /* host NULL: every interface. port 0: any; *got receives the real one. */

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DDP_WIRE_VERSION = 1, DDP_WIRE_LIMIT = 16 << 20 };
+enum { DDP_WIRE_VERSION = 2, DDP_WIRE_LIMIT = 16 << 20 };
 
 typedef enum DdpFrameType {
-  DDP_FRAME_banner = 1, /* listener -> dialler: nonce, world, job key */
+  DDP_FRAME_banner = 1, /* listener -> dialler: version, nonce, world, job */
   DDP_FRAME_hello,      /* dialler -> listener: who I am */
   DDP_FRAME_accept,     /* the hello is right; the table follows when all ranks are in */
   DDP_FRAME_reject,     /* class, blamed rank, reason */

@@ -136,7 +136,7 @@ static void stale(bool legacy, bool somebody_there) {
   char value[128];
   StoreServer *s = store_server_start(legacy, &port);
   if (somebody_there) old = silent_server_start(&old_port);
-  snprintf(value, sizeof value, "%016x %d 127.0.0.1 127.0.0.1", 0x1234, old_port);
+  snprintf(value, sizeof value, "%016x,%d,127.0.0.1,127.0.0.1", 0x1234, old_port);
   store_server_set(s, "/ddpc/round/ep", value);
   Run b = rank(1, 2, port, "do=reduce", "TORCHELASTIC_RUN_ID=round");
   store_server_await_checks(s, somebody_there ? 1 : 4);

@@ -8,7 +8,7 @@ bad=0
 complain() { echo "$1"; bad=1; }
 
 folders="compiler|runtime|tables|tests|tools|grammar|stdlib|examples|bench|docs|cmake"
-parts="diag|dist|docs|driver|e2e|emit|format|job|ops|parity|passes|plan|readers|reports|runtime|sema|syntax"
+parts="chaos|diag|dist|docs|driver|e2e|emit|format|job|net|ops|parity|passes|plan|readers|reports|runtime|sema|syntax"
 not_tests='\.(c|h|md|def|ddp|sh|py|intra_node)$'
 tests=$("$ctest" --test-dir "$build" -N)
 for page in "$root"/*.md "$root"/docs/*.md "$root"/examples/*/*.md "$root"/tests/*/*.md; do
