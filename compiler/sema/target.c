@@ -215,15 +215,25 @@ static Span option_span(Analysis *a, const char *given) {
   return (Span){source, 0, (uint32_t)n};
 }
 
+static const struct Backend {
+  const char *name, *target, *devices, *library;
+} backends[] = {
+#define BACKEND(name, state, target, devices, file, library, ...) {#name, target, devices, library},
+#include "backend.def"
+};
+
 /* Where nobody chose a target, a check does not: the job may be meant for another machine. */
 static void check_backend(Analysis *a) {
   const SettingValue *v = settings_value(a->settings, "ddp_backend");
   const SettingSlot *slot = settings_slot(a->settings, "ddp_backend");
   const JobTarget *t = &a->job->target;
-  if (v->kind != VALUE_text || !strcmp(v->text, "gloo") || t->cuda) return;
-  if (a->options->check_only && !a->options->target) return;
+  const struct Backend *b = backends;
+  if (v->kind != VALUE_text || (a->options->check_only && !a->options->target)) return;
+  while (strcmp(b->name, v->text) != 0) b++; /* settings.def has the same names */
+  if (!strcmp(b->target, "cpu") || (t->cuda && !strcmp(b->target, "cuda"))) return;
   diag_report(DIAG_E0707, slot->at,
-              "`ddp_backend = %s` needs devices, and the target `%s` has none", v->text, t->name);
+              "`ddp_backend = %s` sends between %s, by %s, and the target `%s` has %s", b->name,
+              b->devices, b->library, t->name, t->cuda ? "NVIDIA GPUs" : "CPUs only");
   diag_help("`-D train.ddp_backend=gloo` overrides it");
 }
 

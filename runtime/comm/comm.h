@@ -50,8 +50,6 @@ typedef struct DdpBackend {
                          void *stream, DdpWork **out);
   DdpError *(*all_gather)(DdpComm *c, const void *mine, void *all, int64_t bytes, const char *what,
                           void *stream, DdpWork **out);
-  DdpError *(*reduce_scatter)(DdpComm *c, void *data, int64_t n, DdpDType dtype, const char *what,
-                              void *stream, DdpWork **out);
   DdpError *(*barrier)(DdpComm *c, const char *what);
   /* poll: advances without waiting, sets *done. wait: until done or the deadline; frees the
      work. */

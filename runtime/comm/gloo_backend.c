@@ -245,12 +245,6 @@ static DdpError *gloo_all_gather(DdpComm *c, const void *mine, void *all, int64_
   return submit(c, &w, out);
 }
 
-static DdpError *gloo_reduce_scatter(DdpComm *c, void *data, int64_t n, DdpDType dtype,
-                                     const char *what, void *stream, DdpWork **out) {
-  (void)c, (void)data, (void)n, (void)dtype, (void)stream, (void)out;
-  return ddp_error(DDP_FAILED, "%s: reduce-scatter over Gloo is not supported yet", what);
-}
-
 static DdpError *gloo_barrier(DdpComm *c, const char *what) {
   GlooWork w = {.kind = GLOO_BARRIER, .wire = DDP_f32, .what = what};
   DdpWork *work = NULL;
@@ -422,7 +416,6 @@ const DdpBackend ddp_backend_gloo = {
     .all_reduce = gloo_all_reduce,
     .broadcast = gloo_broadcast,
     .all_gather = gloo_all_gather,
-    .reduce_scatter = gloo_reduce_scatter,
     .barrier = gloo_barrier,
     .poll = gloo_poll,
     .wait = gloo_wait,

@@ -295,12 +295,6 @@ static DdpError *shm_all_gather(DdpComm *c, const void *mine, void *all, int64_t
   return NULL;
 }
 
-static DdpError *shm_reduce_scatter(DdpComm *c, void *data, int64_t n, DdpDType dtype,
-                                    const char *what, void *stream, DdpWork **out) {
-  (void)c, (void)data, (void)n, (void)dtype, (void)stream, (void)out;
-  return ddp_error(DDP_FAILED, "%s: reduce-scatter over shared memory is not supported yet", what);
-}
-
 /* ---------- life ---------- */
 
 static bool shm_probe(const char **why) {
@@ -400,7 +394,6 @@ const DdpBackend ddp_backend_shm = {
     .all_reduce = shm_all_reduce,
     .broadcast = shm_broadcast,
     .all_gather = shm_all_gather,
-    .reduce_scatter = shm_reduce_scatter,
     .barrier = shm_barrier,
     .poll = shm_poll,
     .wait = shm_wait,

@@ -104,7 +104,7 @@ static DdpError *parse_word(const char **out, const DdpSettingRow *row, const ch
     w += later;
     size_t k = strcspn(w, "|");
     if (k == n && strncmp(w, text, n) == 0) {
-      if (later) {
+      if (later && row - ddp_setting_rows != DDP_KEY_ddp_backend) { /* see ddp_backend_check() */
         return ddp_error(DDP_USAGE, "%s = %s is not supported yet", row->name, text);
       }
       *out = text;

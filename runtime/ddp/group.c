@@ -43,7 +43,7 @@ static DdpError *open_between(DdpGroup *g, const char *name, double deadline) {
   g->between.backend = ddp_backend_find(name);
   if (!g->between.backend)
     return ddp_group_fail(g, DDP_LEVEL_between,
-                          ddp_error(DDP_USAGE, "ddp_backend %s is not supported yet", name));
+                          ddp_error(DDP_USAGE, "ddp_backend %s: there is no such backend here", name));
   if (!g->leader) return NULL;
   return ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->open(&g->between.comm, &o));
 }

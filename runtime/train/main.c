@@ -1,5 +1,6 @@
 /* ddp_main: the whole life of a process. In: the job's tables and the command line. Out: an exit code;
    0 when the run did what it was asked, else the class of the first error. */
+#include "backend.h"
 #include "clock.h"
 #include "env.h"
 #include "file.h"
@@ -238,6 +239,7 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
   DdpConfig config;
   ddp_log_rank(launch->rank, launch->world);
   DdpError *error = ddp_config_read(&config, job, argc, argv);
+  if (!error) error = ddp_backend_check(config.settings.ddp_backend);
   bool quiet = error && launch->rank != 0; /* all ranks have the same command line */
   bool aborted = false;
   if (!error && config.print_config) {
