@@ -175,6 +175,7 @@ static void on_store(DdpControl *c, const DdpFrame *f, DdpReader *r) {
 static void position_get(DdpReader *r, DdpPosition *p, double *age) {
   p->arrived = ddp_read_u64(r);
   p->update = (int64_t)ddp_read_u64(r);
+  p->stop = (int)ddp_read_u32(r);
   ddp_read_text(r, p->phase, sizeof p->phase);
   *age = (double)ddp_read_u64(r) * 1e-3;
 }
@@ -182,6 +183,7 @@ static void position_get(DdpReader *r, DdpPosition *p, double *age) {
 static void position_put(DdpBytes *b, const DdpPosition *p, double age) {
   ddp_bytes_u64(b, p->arrived);
   ddp_bytes_u64(b, (uint64_t)p->update);
+  ddp_bytes_u32(b, (uint32_t)p->stop);
   ddp_bytes_text(b, p->phase);
   ddp_bytes_u64(b, (uint64_t)(age * 1e3));
 }
@@ -207,9 +209,11 @@ static void on_abort(DdpControl *c, const DdpFrame *f, DdpReader *r) {
   int rank = (int)ddp_read_u32(r);
   char *text = ddp_read_text_new(r);
   if (!r->bad) {
-    DdpError *e = rank == f->rank && klass != DDP_PEER && klass != DDP_TIMEOUT
-                      ? ddp_error_rank(DDP_PEER, rank, "lost rank %d: %s", rank, text)
-                      : ddp_error_rank(klass, rank, "%s", text);
+    /* A peer's own error is the loss of that peer; a stop of the job is no error. */
+    DdpError *e =
+        rank == f->rank && klass != DDP_PEER && klass != DDP_TIMEOUT && klass != DDP_STOPPED
+            ? ddp_error_rank(DDP_PEER, rank, "lost rank %d: %s", rank, text)
+            : ddp_error_rank(klass, rank, "%s", text);
     on_failure(c, e, f->rank);
   }
   free(text);

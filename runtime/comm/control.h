@@ -11,6 +11,7 @@ typedef struct DdpControl DdpControl;
 typedef struct DdpPosition { /* where a rank is */
   uint64_t arrived;          /* collectives that it has entered */
   int64_t update;
+  int stop;       /* reason for which it was asked to end, 0: it was not */
   char phase[24]; /* what its training loop does: "forward", "saving", ... */
 } DdpPosition;
 

@@ -42,6 +42,11 @@ static bool status_failed(int status) {
   return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
+/* All ranks stop together: the others are on their way. */
+static bool status_stopped(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == DDP_STOPPED;
+}
+
 /* Ended because of another rank: a better culprit may still turn up. */
 static bool status_victim(int status) {
   if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGTERM;
@@ -81,7 +86,8 @@ static void describe(int status, char *out, size_t size) {
 static void on_exit_of(Job *j, int i, int status) {
   j->children[i] = (Child){.status = status};
   j->alive--;
-  if (!status_failed(status) || j->signal) return;
+  if (status_stopped(status) && j->kill_at <= 0) j->kill_at = ddp_clock() + interrupted_to_kill;
+  if (!status_failed(status) || status_stopped(status) || j->signal) return;
   if (j->culprit < 0 ||
       (status_victim(j->children[j->culprit].status) && !status_victim(status) && j->term_at <= 0))
     j->culprit = i;
@@ -159,7 +165,8 @@ static int exit_code(const Job *j) {
     int code = 0;
     for (int i = 0; i < j->fan->per_node; i++) {
       int s = j->children[i].status;
-      if (status_failed(s)) code = WIFEXITED(s) ? WEXITSTATUS(s) : 128 + WTERMSIG(s);
+      if (status_failed(s) && (!code || code == DDP_STOPPED))
+        code = WIFEXITED(s) ? WEXITSTATUS(s) : 128 + WTERMSIG(s);
     }
     return code;
   }

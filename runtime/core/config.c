@@ -32,6 +32,8 @@ static const OwnFlag own_flags[] = {
      offsetof(DdpConfig, config), NULL},
     {"init_from", "FILE.safetensors", "start from these weights instead of drawing them",
      offsetof(DdpConfig, init_from), NULL},
+    {"stop_at_update", "N", "end after update N with a complete checkpoint; exit code 9",
+     offsetof(DdpConfig, stop_at_update), NULL},
     {"init_only", NULL, "write the initial weights to output_dir and end",
      offsetof(DdpConfig, init_only), NULL},
     {"predict", "FILE.safetensors", "write the outputs for every sample of a split and end",
@@ -357,6 +359,22 @@ static DdpError *check_own(const DdpConfig *c) {
                        own_flags[k].name);
     }
   }
+  return NULL;
+}
+
+static DdpError *check_stop(DdpConfig *c) {
+  char *end;
+  if (!c->stop_at_update) return NULL;
+  c->stop_at = strtoll(c->stop_at_update, &end, 10);
+  if (*end || c->stop_at < 1 || c->stop_at > INT32_MAX)
+    return ddp_error(DDP_USAGE, "--stop_at_update: '%s' is no number of an update, from 1",
+                     c->stop_at_update);
+  if (c->predict || c->generate || c->init_only)
+    return ddp_error(DDP_USAGE, "--stop_at_update has no effect on a run that does not train");
+  return NULL;
+}
+
+static DdpError *check_ends(const DdpConfig *c) {
   const char *ends[] = {c->predict ? "--predict" : NULL, c->generate ? "--generate" : NULL,
                         c->init_only ? "--init_only" : NULL};
   const char *first = ends[0] ? ends[0] : ends[1];
@@ -367,8 +385,10 @@ static DdpError *check_own(const DdpConfig *c) {
 }
 
 /* Rules over more than one value or beyond a row's range. */
-static DdpError *check_together(const DdpConfig *c) {
+static DdpError *check_together(DdpConfig *c) {
   DDP_TRY(check_own(c));
+  DDP_TRY(check_ends(c));
+  DDP_TRY(check_stop(c));
   static const DdpKey steps[] = {DDP_KEY_logging_steps, DDP_KEY_eval_steps, DDP_KEY_save_steps};
   for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
     const DdpSettingRow *row = &ddp_setting_rows[steps[i]];

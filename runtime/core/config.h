@@ -42,6 +42,8 @@ typedef struct DdpConfig {
   /* the program's own flags */
   bool help, help_env, spec, version, print_config, init_only;
   const char *config, *init_from, *predict, *predict_split;
+  const char *stop_at_update;
+  int64_t stop_at; /* 0: not given */
   const char *generate, *prompt, *temperature, *top_k;
   struct DdpText *texts; /* owned copies */
 } DdpConfig;

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 20 };
+enum { BUFFER = 1 << 20, MOST_OPEN = 16 };
+
+/* Temporary names that exist now, for whoever ends the process in the middle; in memory that is never
+   given back, since nobody waits for the other threads then. */
+static struct {
+  atomic_int used; /* 1: being filled, 2: there is such a file */
+  char name[PATH_MAX];
+} temporaries[MOST_OPEN];
+
+static void temporary_add(const char *name) {
+  for (int i = 0; i < MOST_OPEN; i++) {
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&temporaries[i].used, &none, 1)) continue;
+    snprintf(temporaries[i].name, sizeof temporaries[i].name, "%s", name);
+    atomic_store(&temporaries[i].used, 2);
+    return;
+  }
+}
+
+static void temporary_remove(const char *name) {
+  for (int i = 0; i < MOST_OPEN; i++) {
+    if (atomic_load(&temporaries[i].used) == 2 && strcmp(temporaries[i].name, name) == 0)
+      atomic_store(&temporaries[i].used, 0);
+  }
+}
+
+void ddp_file_abandon(void) {
+  for (int i = 0; i < MOST_OPEN; i++) {
+    if (atomic_load(&temporaries[i].used) == 2) unlink(temporaries[i].name);
+  }
+}
 
 struct DdpFile {
   char *path, *temporary;
@@ -78,6 +110,7 @@ DdpError *ddp_file_create(DdpFile **out, const char *path) {
     ddp_file_discard(f);
     return error;
   }
+  temporary_add(f->temporary);
   *out = f;
   return NULL;
 }
@@ -136,6 +169,7 @@ DdpError *ddp_file_commit(DdpFile *f) {
   }
   if (!error) {
     folder_sync(f->path);
+    temporary_remove(f->temporary);
     free(f->temporary);
     f->temporary = NULL;
   }
@@ -147,6 +181,7 @@ void ddp_file_discard(DdpFile *f) {
   if (!f) return;
   if (f->fd >= 0) close(f->fd);
   if (f->temporary) unlink(f->temporary);
+  if (f->temporary) temporary_remove(f->temporary);
   free(f->temporary);
   free(f->path);
   free(f->buffer);

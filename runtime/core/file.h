@@ -15,6 +15,10 @@ DdpError *ddp_file_commit(DdpFile *f);
 /* Removes the temporary file. f may be NULL. */
 void ddp_file_discard(DdpFile *f);
 
+/* Removes the temporary files of all that has not been committed; the process is about to end. Safe
+   in a signal handler and from any thread. */
+void ddp_file_abandon(void);
+
 /* mkdir -p. */
 DdpError *ddp_file_make_folder(const char *path);
 /* a/b, b when a is empty or b is absolute; to be freed. */

@@ -152,6 +152,7 @@ static void position(void *self, DdpPosition *out) {
   DdpGroup *g = self;
   out->arrived = atomic_load(&g->arrived);
   out->update = atomic_load(&g->update);
+  out->stop = atomic_load(&g->stop);
   snprintf(out->phase, sizeof out->phase, "%s", atomic_load(&g->phase));
 }
 

@@ -131,6 +131,25 @@ void ddp_group_at(DdpGroup *g, int64_t update, const char *phase) {
   atomic_store_explicit(&g->phase, phase, memory_order_relaxed);
 }
 
+const char *ddp_group_phase(const DdpGroup *g) {
+  return atomic_load_explicit(&g->phase, memory_order_relaxed);
+}
+
+void ddp_group_ask_stop(DdpGroup *g, int reason) {
+  atomic_store(&g->stop, reason);
+}
+
+int ddp_group_stop_asked(DdpGroup *g) {
+  int reason = atomic_load(&g->stop);
+  for (int r = 0; r < g->world && g->world > 1 && !reason; r++) {
+    DdpPosition p;
+    double age;
+    ddp_control_position(g->control, r, &p, &age);
+    reason = p.stop;
+  }
+  return reason;
+}
+
 /* ---------- the two levels ---------- */
 
 /* Every collective enters here, in the same order on every rank. */

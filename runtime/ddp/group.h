@@ -44,6 +44,11 @@ DdpError *ddp_group_barrier(DdpGroup *g, const char *what);
 /* For the messages of errors. phase: a string constant; while it begins with "saving" the others
    wait for this rank as long as it is alive. */
 void ddp_group_at(DdpGroup *g, int64_t update, const char *phase);
+const char *ddp_group_phase(const DdpGroup *g);
+/* A wish to end that spreads over the control plane within half a second. reason: from 1, the caller's
+   own; the answer is that of some rank that has one, 0: none. */
+void ddp_group_ask_stop(DdpGroup *g, int reason);
+int ddp_group_stop_asked(DdpGroup *g);
 /* Tells the others why this rank ends, wakes and ends everything, writes the flight record. */
 void ddp_group_abort(DdpGroup *g, const DdpError *why);
 void ddp_group_close(DdpGroup *g); /* all ranks reached the end */

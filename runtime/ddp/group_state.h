@@ -37,6 +37,7 @@ struct DdpGroup {
   _Atomic uint64_t arrived;
   _Atomic int64_t update;
   _Atomic(const char *) phase;
+  atomic_int stop;     /* this rank was asked to end: why, 0: it was not */
   atomic_bool opened;  /* levels may be aborted */
   atomic_bool leaving; /* this rank is on its way out with an error */
 };

@@ -50,9 +50,10 @@ static DdpError *one_batch(DdpRun *r, const Evaluation *e, int64_t batch, double
   return NULL;
 }
 
-/* [rounds][n] and [world][rounds][n] sums; the same sizes every time. */
+/* [rounds][n] and [world][rounds][n] sums, each rank's with its votes to stop behind them; the same sizes
+   every time. */
 static DdpError *sums_open(DdpRun *r, const Evaluation *e) {
-  size_t n = (size_t)(e->rounds * e->n);
+  size_t n = (size_t)(e->rounds * e->n) + RUN_STOPS;
   if (r->eval_index) return NULL;
   r->eval_mine = malloc((n + 1) * sizeof(double));
   r->eval_all = malloc((n * (size_t)r->world + 1) * sizeof(double));
@@ -62,23 +63,40 @@ static DdpError *sums_open(DdpRun *r, const Evaluation *e) {
   return NULL;
 }
 
+/* Votes of all ranks, each behind its sums. */
+static int stop_of_all(const DdpRun *r, int64_t block) {
+  double votes[RUN_STOPS] = {0};
+  for (int q = 0; q < r->world; q++) {
+    const double *theirs = r->eval_all + (q + 1) * block - RUN_STOPS;
+    for (int k = 0; k < RUN_STOPS; k++) votes[k] += theirs[k];
+  }
+  return run_stop_of(votes);
+}
+
 static DdpError *evaluate(DdpRun *r, const Evaluation *e, double *metrics) {
-  int64_t bytes = e->rounds * e->n * (int64_t)sizeof(double);
+  int64_t block = e->rounds * e->n + RUN_STOPS, bytes = block * (int64_t)sizeof(double);
   DDP_TRY(sums_open(r, e));
   memset(r->eval_mine, 0, (size_t)bytes);
-  for (int64_t k = 0; k < e->rounds; k++) {
+  int stop = 0;
+  for (int64_t k = 0; k < e->rounds && !(stop = ddp_group_stop_asked(r->group)); k++) {
     int64_t batch = k * r->world + r->rank;
     if (batch < e->batches) DDP_TRY(one_batch(r, e, batch, r->eval_mine + k * e->n));
   }
+  if (stop) r->eval_mine[block - RUN_STOPS + stop - 1] = 1;
   if (r->world > 1) {
     DDP_TRY(ddp_group_all_gather(r->group, r->eval_mine, r->eval_all, bytes,
                                  "the sums of the evaluation"));
   } else {
     memcpy(r->eval_all, r->eval_mine, (size_t)bytes);
   }
+  stop = stop_of_all(r, block);
+  if (stop) {
+    r->stop = stop;
+    return NULL;
+  }
   memset(r->sums, 0, (size_t)e->n * sizeof(double));
   for (int64_t b = 0; b < e->batches; b++) {
-    const double *part = r->eval_all + ((b % r->world) * e->rounds + b / r->world) * e->n;
+    const double *part = r->eval_all + (b % r->world) * block + b / r->world * e->n;
     for (int i = 0; i < e->n; i++) r->sums[i] += part[i];
   }
   r->job->metric_values(r->sums, metrics);

@@ -3,7 +3,6 @@
 #include "report.h"
 #include "run.h"
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,24 +45,45 @@ static DdpError *do_log(Loop *l) {
   return error;
 }
 
+static DdpError *do_save(Loop *l) {
+  DdpProgress *at = &l->r->progress;
+  if (at->saved_at == at->update) return NULL;
+  at->saved_at = at->update; /* before, since the checkpoint says so too */
+  return run_checkpoint(l->r);
+}
+
+/* All ranks are here. The checkpoint comes first: what is promised stands before it is told. It is none of
+   save_strategy's, whose own one of this update may still be due for the run that goes on. */
+static DdpError *stopped(Loop *l) {
+  DdpRun *r = l->r;
+  DdpProgress *at = &r->progress;
+  const char *name = run_stop_name(r->stop);
+  if (at->update > 0) {
+    DDP_TRY(run_check_weights(r));
+    if (at->saved_at != at->update) DDP_TRY(run_checkpoint(r));
+    DDP_TRY(run_checkpoint_wait(r));
+  }
+  DDP_TRY(report_end(r->report, r, at->update ? at->all / (double)at->update : NAN, at->fraction,
+                     name));
+  /* The report has told people already. */
+  r->quiet = r->rank != 0 || strcmp(r->set->log_format, "jsonl") != 0;
+  r->together = true;
+  return ddp_error(DDP_STOPPED, "stopped by %s after update %lld of %lld", name,
+                   (long long)at->update, (long long)r->counts.total);
+}
+
 static DdpError *do_evaluate(Loop *l) {
   DdpRun *r = l->r;
   DdpProgress *at = &r->progress;
   double seconds = 0;
   int64_t samples = 0, steps = 0;
   if (at->evaluated_at == at->update) return NULL;
-  at->evaluated_at = at->update;
+  if (run_stop_soon(r->stop)) return stopped(l); /* whoever goes on from here evaluates then */
   DDP_TRY(run_evaluate(r, l->metrics, &seconds, &samples, &steps));
+  if (run_stop_soon(r->stop)) return stopped(l);
+  at->evaluated_at = at->update;
   if (r->measured && at->update > 0) ddp_measured_step(r->measured, l->metrics[r->measured_metric]);
   return report_eval(r->report, r, l->metrics, at->fraction, seconds, samples, steps);
-}
-
-static DdpError *do_save(Loop *l) {
-  DdpRun *r = l->r;
-  DdpProgress *at = &r->progress;
-  if (at->saved_at == at->update) return NULL;
-  at->saved_at = at->update;
-  return run_checkpoint(r);
 }
 
 static bool due(int64_t every, int64_t update) {
@@ -85,8 +105,6 @@ static DdpError *after_update(Loop *l) {
   DdpRun *r = l->r;
   DdpProgress *at = &r->progress;
   bool last = at->update == r->counts.total;
-  if (logs(l, at->update)) DDP_TRY(do_log(l));
-  ddp_timing_end(&r->timing, DDP_PART_log, l->full);
   if (due(l->eval_every, at->update) || (last && l->eval_every)) DDP_TRY(do_evaluate(l));
   if (due(l->save_every, at->update) || (last && l->save_every)) DDP_TRY(do_save(l));
   return NULL;
@@ -110,17 +128,6 @@ static void count_loss(Loop *l, double loss) {
   at->all += loss;
 }
 
-static DdpError *stopped(Loop *l, int signal) {
-  DdpRun *r = l->r;
-  DdpProgress *at = &r->progress;
-  const char *name = signal == SIGINT ? "SIGINT" : "SIGTERM";
-  DDP_TRY(report_end(r->report, r, at->all / (double)at->update, at->fraction, name));
-  /* The report has told people already. */
-  r->quiet = r->rank != 0 || strcmp(r->set->log_format, "jsonl") != 0;
-  return ddp_error(DDP_STOPPED, "stopped by %s after update %lld of %lld", name,
-                   (long long)at->update, (long long)r->counts.total);
-}
-
 static DdpError *one_update(Loop *l) {
   DdpRun *r = l->r;
   DdpProgress *at = &r->progress;
@@ -139,16 +146,23 @@ static DdpError *one_update(Loop *l) {
   l->full = at->samples_seen - seen == r->job->train_batch * r->counts.accumulation * r->world;
   count_loss(l, result.loss);
   report_progress(r->report, r, result.loss);
+  if (logs(l, at->update)) DDP_TRY(do_log(l));
+  ddp_timing_end(&r->timing, DDP_PART_log, l->full);
   DDP_TRY(after_update(l));
-  return result.stop && at->update < r->counts.total ? stopped(l, result.stop) : NULL;
+  return r->stop && at->update < r->counts.total ? stopped(l) : NULL;
 }
 
-/* Goes on from where the run stands: after a resume inside an epoch, or behind its last update with what
-   happens after an epoch still to come. */
+/* Goes on from where the run stands: after a resume inside an epoch, or in the middle of what follows its last
+   update or the end of an epoch; a stop leaves the evaluation to the run that goes on. */
 static DdpError *train(Loop *l) {
   DdpRun *r = l->r;
   DdpProgress *at = &r->progress;
   if (at->update == 0 && r->set->eval_on_start == 1 && r->job->evaluate) DDP_TRY(do_evaluate(l));
+  if (at->update > 0) DDP_TRY(after_update(l)); /* its line of the log came before any stop */
+  if (r->config->stop_at && at->update >= r->config->stop_at && at->update < r->counts.total) {
+    r->stop = RUN_STOPS;
+    return stopped(l);
+  }
   for (;; at->epoch++, at->window = 0) {
     ddp_sampler_epoch(&r->sampler, at->epoch);
     while (at->window < r->counts.updates && at->update < r->counts.total) DDP_TRY(one_update(l));
@@ -163,9 +177,8 @@ static DdpError *train(Loop *l) {
 DdpError *run_train(DdpRun *r) {
   Loop l;
   DdpError *error = loop_open(&l, r);
-  run_signals_training(true);
+  run_signals_training();
   if (!error) error = train(&l);
-  run_signals_training(false);
   free(l.metrics);
   return error ? error : run_sample(r);
 }

@@ -94,6 +94,7 @@ static DdpError *data_compare(DdpRun *r) {
 }
 
 static DdpError *data_open(DdpRun *r) {
+  ddp_group_at(r->group, -1, "reading data");
   DdpError *error = ddp_dataset_load(&r->data, r->job, r->set->data_root);
   DDP_TRY(run_agree(r, error, "reading data"));
   r->data_hash = ddp_dataset_hash(r->data);
@@ -170,8 +171,9 @@ static bool trains(const DdpConfig *c) {
 static DdpError *run_start(DdpRun *r) {
   bool measure = r->set->skip_memory_metrics == 0;
   if (measure) r->resident[0] = run_resident();
-  DDP_TRY(run_signals_open());
+  DDP_TRY(run_signals_open(r->launch));
   DDP_TRY(group_open(r));
+  run_signals_group(r->group);
   DDP_TRY(run_set_threads(r));
   DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
   if (trains(r->config)) DDP_TRY(run_resume_find(r));
@@ -191,6 +193,7 @@ static DdpError *run_start(DdpRun *r) {
     if (r->rank == 0) printf("initial weights: %s/model.safetensors\n", r->output);
     return NULL;
   }
+  ddp_group_at(r->group, -1, r->config->predict ? "predicting" : "preparing");
   if (r->config->predict) return run_predict(r);
   if (r->config->generate) return run_generate(r);
   DDP_TRY(run_reducer_open(r));
@@ -207,7 +210,8 @@ static DdpError *run_start(DdpRun *r) {
 /* After an error of a group its threads may be anywhere, also in memory that stands here: nothing is taken
    down, the process ends as it is. Returns whether that is so. */
 static bool run_end(DdpRun *r, const DdpError *error) {
-  bool aborted = r->group && r->world > 1 && error && error->klass != DDP_STOPPED;
+  bool aborted = r->group && r->world > 1 && error && !r->together;
+  run_signals_group(NULL);
   report_close(r->report);
   if (aborted) {
     ddp_group_abort(r->group, error);

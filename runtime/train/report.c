@@ -227,8 +227,12 @@ static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *s
   char line[1200];
   if (p->progress) ddp_log_progress("");
   if (stopped) {
-    snprintf(line, sizeof line, "stopped by %s after update %lld of %lld; log: %s", stopped,
-             (long long)r->progress.update, (long long)r->counts.total, p->path);
+    char saved[300] = "nothing to save";
+    if (r->progress.update)
+      snprintf(saved, sizeof saved, "checkpoint: %s/checkpoint-%lld", r->output,
+               (long long)r->progress.update);
+    snprintf(line, sizeof line, "stopped by %s after update %lld of %lld; %s; log: %s", stopped,
+             (long long)r->progress.update, (long long)r->counts.total, saved, p->path);
   } else {
     snprintf(line, sizeof line,
              "%lld update%s in %.2f s%s%s; weights: %s/model.safetensors; log: %s",

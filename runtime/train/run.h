@@ -42,6 +42,8 @@ typedef struct DdpRun {
   int rank, world;
   int threads;
   bool quiet;         /* another rank says why this run ends */
+  bool together;      /* it ends with an error that all ranks have agreed on, and no other */
+  int stop;           /* why all ranks stop after this update: signals.c; 0: they do not */
   const char *output; /* folder */
 
   DdpDataset *data;
@@ -63,7 +65,7 @@ typedef struct DdpRun {
   DdpReducer *reducer;  /* NULL: one rank */
   int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
   float *norms;         /* [n_tensors] */
-  double *agreement;    /* [4 + n_tensors + 2 n_counts + world] small sums between ranks */
+  double *agreement;    /* [8 + n_tensors + 2 n_counts + world] small sums between ranks */
 
   DdpProgress progress;
   RunResume *resume;              /* NULL: from the beginning */
@@ -94,6 +96,8 @@ DdpError *run_broadcast_buffers(DdpRun *r);
 /* After a broadcast: with on_nan = stop, buffers that are not finite end the run before they are used
    or saved. The same answer on every rank. */
 DdpError *run_check_buffers(DdpRun *r);
+/* Likewise weights, where the norm of the gradients was not looked at. */
+DdpError *run_check_weights(DdpRun *r);
 /* Memory of a tensor. */
 void *run_tensor(const DdpRun *r, const DdpTensor *t);
 /* All ranks learn whether one of them failed: returns its own error, or on the others one that blames
@@ -104,7 +108,6 @@ DdpError *run_agree(DdpRun *r, DdpError *mine, const char *what);
 typedef struct DdpWindowResult {
   double loss; /* of all ranks */
   bool finite;
-  int stop; /* the signal that reached some rank; 0: none */
 } DdpWindowResult;
 /* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards. */
 DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
@@ -116,7 +119,7 @@ int64_t run_bad_row(DdpRun *r);
 DdpError *run_reducer_open(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
-/* Combines loss, stop flag and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
+/* Combines loss, stop and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
    step. */
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
 /* A schedule of measured values: the job's numbers, the metric that it looks at. */
@@ -138,6 +141,7 @@ DdpError *run_find_weights(const DdpJob *job, DdpConfig *config, const char *out
 DdpError *run_generate(DdpRun *r);
 DdpError *run_sample(DdpRun *r);
 DdpError *run_check_generate(const DdpJob *job, const DdpConfig *config);
+/* A signal to any rank ends it early: r->stop is then set on all, and there are no metrics. */
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
                        int64_t *steps);
 
@@ -192,8 +196,16 @@ int64_t run_resident(void);
 
 /* ---- signals.c */
 /* From here on signals go to a thread of their own. Before any other thread is started. */
-DdpError *run_signals_open(void);
-/* While on, the first signal is kept for run_signal instead of ending the process. */
-void run_signals_training(bool on);
-int run_signal(void); /* 0: none */
+DdpError *run_signals_open(const DdpLaunch *who);
+/* Whom to tell of a signal; NULL before the group is closed. */
+void run_signals_group(DdpGroup *g);
+/* From here on the first signal is a wish, no longer the end of the process. */
+void run_signals_training(void);
+enum { RUN_STOPS = 4 }; /* reasons to stop, numbered from 1: three signals, --stop_at_update */
+/* What this rank has to say after the current update, one number for each reason; to be summed over ranks. */
+void run_stop_vote(const DdpRun *r, double votes[RUN_STOPS]);
+int run_stop_of(const double votes[RUN_STOPS]);
+/* A signal: whoever sent it will not wait for long. */
+bool run_stop_soon(int stop);
+const char *run_stop_name(int stop);
 #endif

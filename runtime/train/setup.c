@@ -121,7 +121,7 @@ DdpError *run_memory_open(DdpRun *r) {
   r->block = p;
   DDP_TRY(batch_open(r));
   int n_sums = job->n_sums > 0 ? job->n_sums : 1;
-  int small = 4 + job->n_tensors + 2 * job->n_counts + r->world;
+  int small = 8 + job->n_tensors + 2 * job->n_counts + r->world;
   r->denominators = calloc((size_t)job->n_counts + 1, sizeof(double));
   r->sums = calloc((size_t)n_sums, sizeof(double));
   r->agreement = calloc((size_t)small, sizeof(double));
@@ -278,6 +278,23 @@ DdpError *run_check_buffers(DdpRun *r) {
         "Another per_device_train_batch_size or --dataloader_drop_last avoids it; "
         "--on_nan ignore goes on",
         (long long)r->progress.update, t->name);
+  }
+  return NULL;
+}
+
+DdpError *run_check_weights(DdpRun *r) {
+  if (r->set->on_nan[0] != 's' || r->want_norm) return NULL;
+  for (int32_t k = 0; k < r->job->n_ready; k++) {
+    const DdpTensor *t = &r->job->tensors[r->job->ready[k]];
+    const float *v = r->params + t->offset;
+    int64_t i = 0;
+    while (i < t->elements && isfinite(v[i])) i++;
+    if (i == t->elements) continue;
+    r->quiet = r->rank != 0;
+    return ddp_error(DDP_NUMERIC,
+                     "update %lld: parameter %s is not finite and was not saved; a smaller "
+                     "--learning_rate or --max_grad_norm 1 may help; --on_nan ignore goes on",
+                     (long long)r->progress.update, t->name);
   }
   return NULL;
 }

@@ -60,18 +60,10 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
   return r->grads + r->job->tensors[tensor].offset;
 }
 
-/* Slots of the agreement: loss, stop, gradients that are not finite, then one norm per tensor; floats are exact in doubles and adding
-   zeros is exact, so that every rank gets the norms its peers computed. */
-enum { AT_LOSS, AT_STOP, AT_OVERFLOW, AT_NORMS };
-
-/* A rank's signal as a summand: the sum of all ranks still says whether one of them got SIGTERM. */
-static double signal_vote(int signal) {
-  return signal == SIGTERM ? 0x1p20 : signal ? 1 : 0;
-}
-
-static int signal_of(double votes) {
-  return votes >= 0x1p20 ? SIGTERM : votes > 0 ? SIGINT : 0;
-}
+/* Slots of the agreement: loss, reasons to stop, gradients that are not finite, then one norm per tensor;
+   floats are exact in doubles and adding zeros is exact, so that every rank gets the norms its peers
+   computed. */
+enum { AT_LOSS, AT_STOP, AT_OVERFLOW = AT_STOP + RUN_STOPS, AT_NORMS };
 
 /* The gradients without the scale of the loss. Returns how many of this rank's tensors are not finite;
    after the all-reduce every rank has the same ones. */
@@ -90,7 +82,7 @@ static DdpError *share_results(DdpRun *r, double loss) {
   double *a = r->agreement;
   int32_t n = r->want_norm ? r->job->n_tensors : 0;
   a[AT_LOSS] = loss;
-  a[AT_STOP] = signal_vote(run_signal());
+  run_stop_vote(r, a + AT_STOP);
   a[AT_OVERFLOW] = unscale(r);
   for (int32_t t = 0; t < n; t++) {
     bool mine = r->norm_owner[t] == r->rank;
@@ -185,7 +177,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   DDP_TRY(share_results(r, local_loss));
   float norm = r->want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
-  out->stop = signal_of(r->agreement[AT_STOP]);
+  r->stop = run_stop_of(r->agreement + AT_STOP);
   out->finite = isfinite(out->loss) && isfinite(norm);
   double factor = run_rate_factor(r, r->progress.update - r->scale.skipped);
   r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)

@@ -66,4 +66,5 @@ def stopped(backend=()):
 
 
 GLOO = ("--intra_node", "backend")
-main(dict(killed=killed, stopped=stopped, killed_gloo=lambda: killed(GLOO), stopped_gloo=lambda: stopped(GLOO)))
+if __name__ == "__main__":
+    main(dict(killed=killed, stopped=stopped, killed_gloo=lambda: killed(GLOO), stopped_gloo=lambda: stopped(GLOO)))

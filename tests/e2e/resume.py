@@ -104,4 +104,5 @@ def damaged():
         expect(r.code == 0 and "no complete checkpoint" in r.out, r.out)
 
 
-main({"digits": digits, "damaged": damaged})
+if __name__ == "__main__":
+    main({"digits": digits, "damaged": damaged})
