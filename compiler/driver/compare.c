@@ -102,7 +102,7 @@ static const char *leaf_text(Arena *a, const Job *job, const Leaf *l) {
   if (l->tied_to >= 0)
     text_addf(&t, " tied to %s", job->leaves.at[l->tied_to].name);
   else if (l->buffer || !l->trained)
-    text_add(&t, l->buffer ? " buffer" : " frozen");
+    text_add(&t, l->buffer ? " buffer" : l->unused ? " unused" : " frozen");
   const char *kept = arena_strdup(a, t.at);
   text_free(&t);
   return kept;

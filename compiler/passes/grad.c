@@ -231,7 +231,7 @@ void pass_grad(Job *job) {
   unsigned before = diag_errors();
   for (Val v = b.n - 1; v > 0; v--) grad_visit(&b, v);
   if (diag_errors() == before) /* else it is told already why a gradient lacks */
-    ungraded_report(job, b.n, b.leaf, grad_passes);
+    ungraded_settle(job, b.n, b.leaf, grad_passes);
   add_outputs(&b);
   ir_verify(g, "grad");
 }

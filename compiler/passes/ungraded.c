@@ -1,4 +1,5 @@
-/* E0613: trained parameters without a gradient, with the reason. In: the training graph before gradients
+/* E0613: trained parameters without a gradient, with the reason; or, with
+   ddp_find_unused_parameters = true, what becomes of them. In: the training graph before gradients
    were added (its first n values), and the gradient of each leaf. The evaluation graph says what only
    metrics use. */
 #include "diag.h"
@@ -99,14 +100,30 @@ static void report(const Ungraded *u, uint32_t first, bool *reported, GradPasses
   text_free(&names);
 }
 
-void ungraded_report(const Job *job, uint32_t n, const Val *gradient, GradPasses passes) {
-  if (job_setting_is(job, "ddp_find_unused_parameters", "true")) return;
+/* A tied tensor goes with the one that it is an alias of. */
+static void leave_as_they_are(Job *job, const Val *gradient) {
+  for (uint32_t i = 0; i < job->leaves.len; i++) {
+    Leaf *leaf = &job->leaves.at[i];
+    if (leaf->buffer || !leaf->trained || gradient[owner(job, (int32_t)i)] != NO_VAL) continue;
+    leaf->trained = false;
+    leaf->unused = true;
+  }
+}
+
+void ungraded_settle(Job *job, uint32_t n, const Val *gradient, GradPasses passes) {
   uint32_t leaves = job->leaves.len;
   Ungraded u = {.job = job, .g = job->train, .n = n, .gradient = gradient};
   bool *reported = ARENA_ARRAY(job->arena, bool, leaves + 1);
-  bool any = false;
-  for (uint32_t i = 0; i < leaves; i++) any = any || lacks(&u, i);
+  bool any = false, trained = false;
+  for (uint32_t i = 0; i < leaves; i++) {
+    any = any || lacks(&u, i);
+    trained = trained || gradient[i] != NO_VAL;
+  }
   if (!any) return;
+  if (trained && job_setting_is(job, "ddp_find_unused_parameters", "true")) {
+    leave_as_they_are(job, gradient);
+    return;
+  }
   u.read = ARENA_ARRAY(job->arena, bool, leaves + 1);
   u.measured = ARENA_ARRAY(job->arena, bool, leaves + 1);
   u.cone = mark(job, u.g, n, OUT_loss, u.read);

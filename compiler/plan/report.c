@@ -48,7 +48,7 @@ int64_t plan_bucket_of(const Plan *plan, int32_t leaf) {
 const char *plan_group_name(const Job *job, const Leaf *leaf) {
   if (leaf->buffer) return "buffer";
   if (leaf->tied_to >= 0) return "tied";
-  if (!leaf->trained) return "frozen";
+  if (!leaf->trained) return leaf->unused ? "unused" : "frozen";
   if (leaf->group < 0 || (uint32_t)leaf->group >= job->groups.len) return "-";
   return job->groups.at[leaf->group].name;
 }

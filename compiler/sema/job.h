@@ -11,6 +11,7 @@ typedef struct Leaf {
   Type type;         /* every size known */
   bool buffer;       /* else a parameter */
   bool trained;      /* parameter with a gradient (not frozen) */
+  bool unused;       /* not trained since the loss does not reach it (ddp_find_unused_parameters) */
   bool norm_owner;   /* owned by a LayerNorm (weight-decay rule of the Trainer) */
   int32_t tied_to;   /* index of the leaf it is an alias of; -1 */
   int32_t group;     /* index into Job.groups; -1 for buffers */

@@ -38,6 +38,17 @@ static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
   return step;
 }
 
+/* What was counted on this rank becomes what the loss is divided by: the sum over ranks; or, so that the
+   sum of the ranks' parts is the mean of their losses, as often as there are ranks. */
+static DdpError *over_ranks(DdpRun *r, double *counted) {
+  int32_t n = r->job->n_counts;
+  if (r->set->average_tokens_across_devices == 0) {
+    for (int32_t k = 0; k < n; k++) counted[k] *= r->world;
+    return NULL;
+  }
+  return r->world > 1 ? ddp_group_sum(r->group, counted, n, "the counts of the loss") : NULL;
+}
+
 /* Denominators of the loss over all micro-batches and ranks, before the first backward. */
 static DdpError *window_counts(DdpRun *r, const Window *w) {
   const DdpJob *job = r->job;
@@ -58,8 +69,7 @@ static DdpError *window_counts(DdpRun *r, const Window *w) {
       job->window_counts(&step, part);
       for (int32_t k = 0; k < job->n_counts; k++) all[k] += part[k];
     }
-    if (r->world > 1)
-      DDP_TRY(ddp_group_sum(r->group, all, job->n_counts, "the counts of the loss"));
+    DDP_TRY(over_ranks(r, all));
     for (int32_t k = 0; k < job->n_counts; k++) {
       if (isnan(total[k])) total[k] = all[k];
     }
