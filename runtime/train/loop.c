@@ -137,7 +137,7 @@ static DdpError *one_update(Loop *l) {
   DdpWindowResult result = {0};
   int64_t seen = at->samples_seen;
   ddp_timing_begin(&r->timing);
-  r->want_norm = r->set->max_grad_norm > 0 ||
+  r->want_norm = r->set->max_grad_norm > 0 || run_skips(r) ||
                  norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);
   DDP_TRY(run_window(r, first, n, &loss));
   DDP_TRY(run_update(r, loss, &result));

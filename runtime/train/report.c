@@ -163,10 +163,8 @@ DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch)
   put_real(p, "loss", loss);
   put_real(p, "grad_norm", r->last_norm);
   put_real(p, "learning_rate", r->last_lr);
-  if (r->scale.on) {
-    put_real(p, "loss_scale", r->scale.scale);
-    put_int(p, "skipped_updates", r->scale.skipped);
-  }
+  if (r->scale.on) put_real(p, "loss_scale", r->scale.scale);
+  if (run_may_skip(r)) put_int(p, "skipped_updates", r->scale.skipped);
   put_real(p, "epoch", epoch);
   put_int(p, "step", r->progress.update);
   return line_end(p);

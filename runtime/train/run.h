@@ -65,6 +65,7 @@ typedef struct DdpRun {
   DdpReducer *reducer;  /* NULL: one rank */
   int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
   float *norms;         /* [n_tensors] */
+  char *kept_buffers;   /* on_nan = skip: as they were before the window; else NULL */
   double *agreement;    /* [8 + n_tensors + 2 n_counts + world] small sums between ranks */
 
   DdpProgress progress;
@@ -122,6 +123,11 @@ DdpError *run_reducer_open(DdpRun *r);
 /* Combines loss, stop and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
    step. */
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
+/* on_nan = skip: the norm is always wanted. */
+bool run_skips(const DdpRun *r);
+/* May an update be given up after its gradients are known (fp16, on_nan = skip)? Then no parameter may
+   change before all of them are. */
+bool run_may_skip(const DdpRun *r);
 /* A schedule of measured values: the job's numbers, the metric that it looks at. */
 DdpError *run_measured_open(DdpRun *r);
 /* The schedule's factor on the base rates, after `steps` steps of the optimizer. */

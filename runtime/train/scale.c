@@ -20,10 +20,9 @@ bool ddp_scale_finite(const float *g, int64_t n) {
 }
 
 DdpError *ddp_scale_update(DdpScale *s, bool skipped, int64_t update) {
-  if (!s->on) return NULL;
   if (!skipped) {
     s->in_a_row = 0;
-    if (++s->good < DDP_SCALE_GROWTH_INTERVAL) return NULL;
+    if (!s->on || ++s->good < DDP_SCALE_GROWTH_INTERVAL) return NULL;
     if (isfinite((float)(s->scale * 2))) s->scale *= 2;
     s->good = 0;
     return NULL;
@@ -31,8 +30,15 @@ DdpError *ddp_scale_update(DdpScale *s, bool skipped, int64_t update) {
   s->good = 0;
   s->skipped++;
   s->in_a_row++;
-  s->scale = s->scale / 2 < DDP_SCALE_FLOOR ? DDP_SCALE_FLOOR : s->scale / 2;
+  if (s->on) s->scale = s->scale / 2 < DDP_SCALE_FLOOR ? DDP_SCALE_FLOOR : s->scale / 2;
   if (s->in_a_row < DDP_SCALE_MOST_SKIPS) return NULL;
+  if (!s->on) {
+    return ddp_error(
+        DDP_NUMERIC,
+        "update %lld: the loss or the gradients were not finite for %lld updates in a row, "
+        "all of them skipped (on_nan = skip). A smaller --learning_rate may help",
+        (long long)update, (long long)s->in_a_row);
+  }
   return ddp_error(
       DDP_NUMERIC,
       "update %lld: the gradients were not finite in float16 for %lld updates in a row, "

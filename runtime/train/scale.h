@@ -1,6 +1,7 @@
 /* Loss scaling for float16, as torch.amp.GradScaler: gradients are computed times a power of two, so that
    small ones do not vanish. An update whose gradients are not finite is skipped and halves the scale;
-   2000 good ones double it. The same values on every rank, since all see the same flags. */
+   2000 good ones double it. The same values on every rank, since all see the same flags. Updates that
+   on_nan = skip leaves out are counted here too, with a scale that stays 1. */
 #ifndef DDP_TRAIN_SCALE_H
 #define DDP_TRAIN_SCALE_H
 #include "ddp/status.h"
@@ -13,7 +14,7 @@
 #define DDP_SCALE_FLOOR 1.0
 enum { DDP_SCALE_GROWTH_INTERVAL = 2000, DDP_SCALE_MOST_SKIPS = 24 };
 
-/* What a checkpoint needs to go on. Off: scale 1, never changed. */
+/* What a checkpoint needs to go on. Off: scale 1, never changed; skipped updates are counted. */
 typedef struct DdpScale {
   bool on;
   double scale;
@@ -26,7 +27,8 @@ void ddp_scale_open(DdpScale *s, bool on);
 /* Divides n gradients by the scale. */
 void ddp_scale_undo(const DdpScale *s, float *g, int64_t n);
 bool ddp_scale_finite(const float *g, int64_t n);
-/* After an update: `skipped` because its gradients were not finite. An error when there were too many. */
+/* After an update: `skipped` because its loss or gradients were not finite. An error when there were too
+   many in a row. */
 DdpError *ddp_scale_update(DdpScale *s, bool skipped, int64_t update);
 
 #endif

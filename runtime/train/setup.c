@@ -119,6 +119,10 @@ DdpError *run_memory_open(DdpRun *r) {
     r->block_bytes = job->eval_block;
   DDP_TRY(r->device->alloc(DDP_MEMORY_block, (size_t)r->block_bytes, &p));
   r->block = p;
+  if (r->buffer_bytes && !strcmp(r->set->on_nan, "skip")) {
+    DDP_TRY(r->device->alloc(DDP_MEMORY_buffers, (size_t)r->buffer_bytes, &p));
+    r->kept_buffers = p;
+  }
   DDP_TRY(batch_open(r));
   int n_sums = job->n_sums > 0 ? job->n_sums : 1;
   int small = 8 + job->n_tensors + 2 * job->n_counts + r->world;
@@ -135,6 +139,7 @@ void run_memory_close(DdpRun *r) {
   if (r->world == 1) r->device->free(DDP_MEMORY_grads, r->grads, (size_t)r->grad_count * f);
   r->device->free(DDP_MEMORY_frozen, r->frozen, (size_t)r->frozen_count * f);
   r->device->free(DDP_MEMORY_buffers, r->buffers, (size_t)r->buffer_bytes);
+  r->device->free(DDP_MEMORY_buffers, r->kept_buffers, (size_t)r->buffer_bytes);
   r->device->free(DDP_MEMORY_block, r->block, (size_t)r->block_bytes);
   for (int i = 0; i < DDP_MAX_STATES; i++) {
     r->device->free(DDP_MEMORY_state, r->state[i], (size_t)r->state_count[i] * f);
@@ -262,7 +267,7 @@ DdpError *run_broadcast_buffers(DdpRun *r) {
 }
 
 DdpError *run_check_buffers(DdpRun *r) {
-  if (r->set->on_nan[0] != 's') return NULL; /* stop */
+  if (!strcmp(r->set->on_nan, "ignore")) return NULL;
   for (int32_t i = 0; i < r->job->n_tensors; i++) {
     const DdpTensor *t = &r->job->tensors[i];
     if (t->role != DDP_ROLE_buffer || t->dtype != DDP_f32 || t->tied_to >= 0) continue;

@@ -1,8 +1,10 @@
 /* From summed gradients to new parameters. In: gradients, this rank's loss. Out: the loss of all ranks,
    the gradient norm, clipped gradients, one optimizer step; or the rank whose loss is not finite. With a
    scaled loss (fp16) an update whose gradients are not finite on any rank is skipped on all: it counts as
-   an update, as in the Trainer, but neither the optimizer's step nor the schedule advances. */
+   an update, as in the Trainer, but neither the optimizer's step nor the schedule advances. So is, with
+   on_nan = skip, one whose loss or gradients are not finite; buffers are then as before it. */
 #include "run.h"
+#include "log.h"
 #include "norm.h"
 #include <math.h>
 #include <signal.h>
@@ -65,6 +67,14 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
    computed. */
 enum { AT_LOSS, AT_STOP, AT_OVERFLOW = AT_STOP + RUN_STOPS, AT_NORMS };
 
+bool run_skips(const DdpRun *r) {
+  return strcmp(r->set->on_nan, "skip") == 0;
+}
+
+bool run_may_skip(const DdpRun *r) {
+  return r->scale.on || run_skips(r);
+}
+
 /* The gradients without the scale of the loss. Returns how many of this rank's tensors are not finite;
    after the all-reduce every rank has the same ones. */
 static double unscale(DdpRun *r) {
@@ -105,7 +115,14 @@ static float total_norm(DdpRun *r) {
   return ddp_norm(r->norms, n);
 }
 
-static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double norm) {
+/* What was not finite in this update, for people: whose, and where it came from. */
+typedef struct Fault {
+  int blame; /* -1: no rank in particular */
+  bool mine; /* this rank tells it */
+  char text[320];
+} Fault;
+
+static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double norm, Fault *f) {
   double *a = r->agreement;
   int blame = -1;
   for (int i = 0; i < r->world; i++) a[i] = 0;
@@ -115,11 +132,12 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
   for (int i = r->world - 1; i >= 0; i--) {
     if (a[i] > 0) blame = i;
   }
-  if (r->rank != (blame < 0 ? 0 : blame)) r->quiet = true;
+  f->blame = blame;
+  f->mine = r->rank == (blame < 0 ? 0 : blame);
   char where[200] = "", of_gradients[60] = "";
   /* Gradients that nobody looked at may have spoiled the weights one update before. */
   bool spoiled = !isfinite(ddp_norm(r->params, r->param_count));
-  int64_t row = r->quiet || spoiled ? -1 : run_bad_row(r);
+  int64_t row = !f->mine || spoiled ? -1 : run_bad_row(r);
   if (blame >= 0 && r->world > 1) snprintf(where, sizeof where, ", first on rank %d", blame);
   size_t used = strlen(where);
   if (row >= 0) {
@@ -132,12 +150,29 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
   if (r->want_norm) {
     snprintf(of_gradients, sizeof of_gradients, " and the gradient norm %g", norm);
   }
-  return ddp_error_rank(
-      DDP_NUMERIC, blame,
-      "update %lld: the loss is %g%s%s; nothing was saved from "
-      "it. A smaller --learning_rate or --max_grad_norm may help; --on_nan ignore "
-      "goes on",
-      (long long)r->progress.update + 1, loss, of_gradients, where);
+  snprintf(f->text, sizeof f->text, "update %lld: the loss is %g%s%s",
+           (long long)r->progress.update + 1, loss, of_gradients, where);
+  return NULL;
+}
+
+static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double norm) {
+  Fault f;
+  DDP_TRY(find_fault(r, local_loss, loss, norm, &f));
+  r->quiet = r->quiet || !f.mine;
+  return ddp_error_rank(DDP_NUMERIC, f.blame,
+                        "%s; nothing was saved from it. A smaller --learning_rate or "
+                        "--max_grad_norm may help; --on_nan skip leaves such updates out, "
+                        "--on_nan ignore goes on",
+                        f.text);
+}
+
+/* The update counts, and nothing else remains of it. */
+static DdpError *leave_out(DdpRun *r, double local_loss, double loss, double norm) {
+  Fault f;
+  DDP_TRY(find_fault(r, local_loss, loss, norm, &f));
+  if (f.mine) ddp_log(DDP_LOG_warning, "%s; the update is skipped (on_nan = skip)", f.text);
+  if (r->kept_buffers) memcpy(r->buffers, r->kept_buffers, (size_t)r->buffer_bytes);
+  return NULL;
 }
 
 static void clip(DdpRun *r, float norm) {
@@ -183,14 +218,15 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)
                            : factor * r->set->learning_rate;
   if (r->want_norm) r->last_norm = (double)norm;
-  bool skip = r->agreement[AT_OVERFLOW] > 0;
+  bool skip = r->agreement[AT_OVERFLOW] > 0 || (run_skips(r) && !out->finite);
   DdpError *error = ddp_scale_update(&r->scale, skip, r->progress.update + 1);
   if (error) r->quiet = r->rank != 0;
+  if (!error && skip && run_skips(r)) error = leave_out(r, local_loss, out->loss, (double)norm);
   if (error || skip) {
     r->progress.update++;
     return error;
   }
-  if (!out->finite && r->set->on_nan[0] == 's') { /* stop */
+  if (!out->finite && strcmp(r->set->on_nan, "ignore") != 0) {
     return not_finite(r, local_loss, out->loss, (double)norm);
   }
   clip(r, norm);

@@ -88,6 +88,7 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   ddp_group_at(r->group, r->progress.update, "counting");
   DDP_TRY(window_counts(r, &w));
   if (r->set->ddp_broadcast_buffers != 0) DDP_TRY(run_broadcast_buffers(r));
+  if (r->kept_buffers) memcpy(r->kept_buffers, r->buffers, (size_t)r->buffer_bytes);
   r->sums[0] = 0;
   ddp_group_at(r->group, r->progress.update, "forward and backward");
   for (int64_t m = first; m < first + n; m++) {

@@ -3,7 +3,7 @@ worked out on paper. The number in front of a test is its row in the log of publ
 import math
 import os
 
-from reports import Folder, Job, expect, logged, main, near, run, weights
+from reports import Folder, Job, expect, logged, main, near, read_log, run, weights
 
 ONE = (0, 1, 0, 1)  # c, x, y, n: moves w by 1
 
@@ -103,7 +103,27 @@ def row_20_not_a_number():
         near(weights(out, "checkpoint-3")["w"][0], 3, "the last good save")
         log, out = job.train("--on_nan ignore", 2)
         expect(log[-1]["step"] == 6, "with on_nan = ignore the run ended early")
-        job.fails("on_nan = skip is not supported yet", "--on_nan skip")
+
+
+def row_20_skipped():
+    """Left out on both ranks: weights, steps of the optimizer and the schedule are those of the other updates."""
+    rows = [ONE] * 12
+    rows[7] = (0, 1e38, 1e38, 1e3)
+    with Folder() as f:
+        job = probe(f, rows)
+        how = dict(lr_scheduler_type="linear")
+        for ranks, flags in ((2, ""), (1, "--gradient_accumulation_steps 2"), (2, "--intra_node backend")):
+            r, out = job.start(f"--on_nan skip {flags}", ranks, **how)
+            expect(r.code == 0, r.out)
+            for part in ("update 4: the loss is", "data row 8 (counted from 1)", "the update is skipped"):
+                expect(r.out.count(part) == 1, f"not once '{part}' in:\n{r.out}")
+            expect(ranks == 1 or "first on rank 1" in r.out, r.out)
+            log = read_log(out)
+            near(logged(log, "learning_rate"), [1, 5 / 6, 4 / 6, 3 / 6, 3 / 6, 2 / 6], "the schedule")
+            near(logged(log, "skipped_updates"), [0, 0, 0, 1, 1, 1], "counted")
+            near(weights(out)["w"], [20 / 6, 0], f"{ranks} ranks {flags}")
+        job.data(train=[(0, 1, 0, 1)] + [(1e38, 1e38, 0, 1e3)] * 30)
+        job.fails("not finite for 24 updates in a row", "--on_nan skip", **how)
 
 
 def row_22_26_evaluation():

@@ -41,6 +41,18 @@ def row_9_batch_norm_buffers():
                        f"{share}, {ranks} ranks: the saved model evaluates to other numbers")
 
 
+def row_20_skipped_buffers():
+    """Statistics of a batch that was not finite go with its update."""
+    with Folder() as f:
+        job = Job(f, "batch_norm")
+        job.data(train=[[x] for x in (0, 10, 2, 12, 3e38, 10, 3e38, 12, 0, 10, 2, 12)], eval=[[3]])
+        for share in ("true", "false"):
+            _, out = job.train("--on_nan skip", ranks=2, ddp_broadcast_buffers=share)
+            w = weights(out)
+            near(w["norm.running_mean"] + w["norm.running_var"], [.19, 1.19], f"rank 0's buffers, {share}")
+            expect(w["norm.num_batches_tracked"] == [2], f"{w['norm.num_batches_tracked']} batches tracked")
+
+
 def row_51_sync_batch_norm():
     with Folder() as f:
         job = Job(f, "batch_norm")

@@ -79,7 +79,7 @@ static void refusals(void **state) {
   refuse("--fsdp", "full_shard", "not accepted: ddpc trains data-parallel");
   refuse("--resume_changes", "x", "expected one of refuse allow");
   refuse("--save_total_limit", "2", "not supported yet");
-  refuse("--on_nan", "skip", "on_nan = skip is not supported yet");
+  refuse("--rng", "torch", "rng = torch is not supported yet");
   refuse("--ddp_backend", "glo", "expected one of gloo");
   refuse("--learning_rat", "3e-4", "did you mean 'learning_rate'?");
   refuse("--warmup_ratio", "0.1", "use --warmup_steps");
