@@ -110,6 +110,10 @@ static int put_program(FILE *out, const DdpRun *r, const DdpManifest *m) {
   return 1;
 }
 
+static int64_t global_batch(const DdpRun *r) {
+  return r->job->train_batch * r->counts.accumulation * r->world;
+}
+
 /* Keeps the global batch where that is possible and nobody has chosen the accumulation. */
 static int put_batch(FILE *out, const DdpRun *r, const DdpManifest *m, int64_t *accumulation) {
   int64_t now = r->set->gradient_accumulation_steps, one = r->job->train_batch * r->world;
@@ -159,9 +163,19 @@ DdpError *run_changes(const DdpRun *r, const DdpManifest *m, const char *folder,
 }
 
 DdpError *run_changes_data(const DdpRun *r, const DdpManifest *m, const char *folder) {
-  char line[160];
-  if (m->data_hash == r->data_hash) return NULL;
-  snprintf(line, sizeof line, "\n  the dataset has changed: %lld training samples then, %lld now",
-           (long long)m->samples, (long long)r->sampler.shards.samples);
-  return verdict(r, folder, line);
+  char line[320] = "";
+  if (m->data_hash != r->data_hash) {
+    snprintf(line, sizeof line,
+             "\n  the dataset has changed: %lld training samples then, %lld now%s",
+             (long long)m->samples, (long long)r->sampler.shards.samples,
+             m->samples == r->sampler.shards.samples ? ", with other contents" : "");
+  } else if (m->updates_per_epoch != r->counts.updates &&
+             m->world * m->batch * m->accumulation == global_batch(r)) {
+    snprintf(line, sizeof line,
+             "\n  updates of an epoch: %lld then, %lld now (dataloader_drop_last leaves out "
+             "another rest with %d ranks of %lld)",
+             (long long)m->updates_per_epoch, (long long)r->counts.updates, r->world,
+             (long long)r->job->train_batch);
+  }
+  return line[0] ? verdict(r, folder, line) : NULL;
 }

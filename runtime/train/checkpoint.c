@@ -29,9 +29,11 @@ static DdpError *save_here(DdpRun *r, const char *folder) {
   return error;
 }
 
-/* What is saved is the same on all ranks. */
+/* What is saved are rank 0's buffers, and they are the same on all ranks unless those keep their own. */
 static DdpError *save_begin(DdpRun *r) {
   ddp_group_at(r->group, r->progress.update, "saving");
+  if (run_own_buffers(r))
+    return run_agree(r, r->rank == 0 ? run_check_buffers(r) : NULL, "looking at buffers");
   DDP_TRY(run_broadcast_buffers(r));
   return run_check_buffers(r);
 }
@@ -49,8 +51,9 @@ static void describe(const DdpRun *r, RunImage *image) {
   *m = (DdpManifest){.format = DDP_CHECKPOINT_FORMAT,
                      .update = r->progress.update,
                      .total = r->counts.total,
+                     .planned = r->counts.planned,
                      .epoch = r->progress.epoch,
-                     .window = r->progress.window,
+                     .place = ddp_counts_place(&r->counts, r->progress.window),
                      .world = r->world,
                      .batch = r->job->train_batch,
                      .accumulation = r->counts.accumulation,
@@ -92,6 +95,7 @@ static DdpError *checkpoint_here(DdpRun *r) {
 
 DdpError *run_checkpoint(DdpRun *r) {
   DDP_TRY(save_begin(r));
+  if (run_own_buffers(r)) DDP_TRY(run_own_buffers_gather(r));
   DdpError *error = r->rank == 0 ? checkpoint_here(r) : NULL;
   return run_agree(r, error, "saving a checkpoint");
 }

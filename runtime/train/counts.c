@@ -42,6 +42,7 @@ DdpError *ddp_counts_make(DdpCounts *out, const DdpCountsInput *in) {
         (long long)s->samples, s->world, s->world == 1 ? "" : "s", (long long)c.per_rank,
         (long long)s->batch, in->single_at);
   }
+  c.planned = c.total;
   double warmup = in->warmup >= 1 ? floor(in->warmup) : ceil((double)c.total * in->warmup);
   if (warmup > (double)c.total) {
     return ddp_error(DDP_USAGE, "warmup_steps = %g is longer than the run of %lld updates",

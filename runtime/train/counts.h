@@ -20,6 +20,7 @@ typedef struct DdpCounts {
   int64_t accumulation;
   int64_t updates; /* in an epoch; the last window may be short */
   int64_t total;   /* updates of the run */
+  int64_t planned; /* as settings and data say; total differs once a resume has changed the batch */
   int64_t epochs;  /* begun */
   int64_t warmup;  /* updates */
 } DdpCounts;

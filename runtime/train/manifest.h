@@ -20,8 +20,8 @@ typedef struct DdpManifestSetting {
 
 typedef struct DdpManifest {
   int64_t format;
-  int64_t update, total; /* finished updates, those of the whole run */
-  int64_t epoch, window; /* from 0; finished updates of that epoch */
+  int64_t update, total, planned; /* finished updates, those of the whole run (counts.h) */
+  int64_t epoch, place;           /* from 0; samples of it that are done (ddp_counts_place) */
   int64_t world, batch, accumulation;
   int64_t samples, updates_per_epoch;
   int64_t complete_state; /* 0: only the weights (save_only_model) */

@@ -106,7 +106,6 @@ static void progress_add(RunParts *p, DdpRun *r) {
   number_add(p, "learning_rate", DDP_f64, &r->last_lr);
   number_add(p, "grad_norm", DDP_f64, &r->last_norm);
   number_add(p, "total_updates", DDP_i64, &r->counts.total);
-  number_add(p, "warmup_updates", DDP_i64, &r->counts.warmup);
 }
 
 static void scale_add(RunParts *p, DdpScale *s) {
@@ -127,11 +126,17 @@ static void measured_add(RunParts *p, DdpMeasured *m) {
   }
 }
 
+static const char of_ranks[] = "buffers_of_ranks";
+
 static DdpError *scheduler_open(RunParts *p, DdpRun *r) {
   DDP_TRY(list_open(p, 24 + DDP_MEASURED_PARTS));
   progress_add(p, r);
   scale_add(p, &r->scale);
   measured_add(p, r->measured);
+  if (r->own_buffers) {
+    add(p, (RunPart){of_ranks, DDP_u8, 2, r->own_shape, r->own_buffers,
+                     r->own_shape[0] * r->own_shape[1]});
+  }
   return NULL;
 }
 
@@ -193,14 +198,22 @@ static bool is_part(const RunParts *p, const char *name) {
   return false;
 }
 
+/* Another number of ranks begins with rank 0's buffers, which the model's file has. */
+static bool of_other_ranks(const DdpSafeFile *f, const char *name, const RunPart *part) {
+  int i = ddp_safetensors_find(f, name);
+  return strcmp(name, of_ranks) == 0 &&
+         (!part || i < 0 || !ddp_safetensors_fits(f, i, part->dtype, part->rank, part->shape));
+}
+
 static DdpError *read_parts(const RunParts *p, DdpSafeFile *f, const char *path, bool changed) {
   for (int i = 0; i < ddp_safetensors_count(f) && !changed; i++) {
     const char *name = ddp_safetensors_name(f, i);
-    if (!is_part(p, name))
+    if (!is_part(p, name) && !of_other_ranks(f, name, NULL))
       return ddp_error(DDP_DATA, "'%s' holds %s, which this job does not have", path, name);
   }
   for (int i = 0; i < p->n; i++) {
     const RunPart *part = &p->at[i];
+    if (of_other_ranks(f, part->name, part)) continue;
     if (changed && ddp_safetensors_find(f, part->name) < 0) continue;
     DDP_TRY(ddp_safetensors_read(f, part->name, part->dtype, part->rank, part->shape, part->data));
   }

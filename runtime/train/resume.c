@@ -13,7 +13,10 @@
 struct RunResume {
   char *folder;         /* rank 0, like the manifest */
   DdpManifest manifest; /* of the folder */
-  int64_t accumulation;
+  struct Told {         /* what every rank must know of it */
+    int64_t found, accumulation;
+    int64_t place, planned, global_batch, updates_per_epoch;
+  } told;
 };
 
 static bool is(const char *value, const char *word) {
@@ -74,7 +77,14 @@ static DdpError *find(DdpRun *r, RunResume *resume) {
   if (!resume->folder) return NULL;
   DDP_TRY(ddp_manifest_read(&resume->manifest, resume->folder));
   DDP_TRY(check_whole(resume));
-  return run_changes(r, &resume->manifest, resume->folder, &resume->accumulation);
+  DDP_TRY(run_changes(r, &resume->manifest, resume->folder, &resume->told.accumulation));
+  const DdpManifest *m = &resume->manifest;
+  resume->told.found = 1;
+  resume->told.place = m->place;
+  resume->told.planned = m->planned;
+  resume->told.global_batch = m->world * m->batch * m->accumulation;
+  resume->told.updates_per_epoch = m->updates_per_epoch;
+  return NULL;
 }
 
 DdpError *run_resume_find(DdpRun *r) {
@@ -84,11 +94,10 @@ DdpError *run_resume_find(DdpRun *r) {
   if (!resume) return no_memory();
   r->resume = resume;
   DDP_TRY(run_agree(r, r->rank == 0 ? find(r, resume) : NULL, "looking for a checkpoint"));
-  int64_t told[2] = {resume->folder != NULL, resume->accumulation};
   if (r->world > 1)
-    DDP_TRY(ddp_group_broadcast(r->group, told, (int64_t)sizeof told, 0, "the checkpoint"));
-  resume->accumulation = told[1];
-  if (!told[0]) run_resume_close(r);
+    DDP_TRY(ddp_group_broadcast(r->group, &resume->told, (int64_t)sizeof resume->told, 0,
+                                "the checkpoint"));
+  if (!resume->told.found) run_resume_close(r);
   return NULL;
 }
 
@@ -100,7 +109,7 @@ DdpError *run_resume_check(DdpRun *r) {
 }
 
 int64_t run_resume_accumulation(const DdpRun *r) {
-  return r->resume ? r->resume->accumulation : r->set->gradient_accumulation_steps;
+  return r->resume ? r->resume->told.accumulation : r->set->gradient_accumulation_steps;
 }
 
 const char *run_resume_folder(const DdpRun *r) {
@@ -137,6 +146,7 @@ static DdpError *load_file(DdpRun *r, RunParts *parts) {
 
 static DdpError *load_and_send(DdpRun *r, RunPartsOf of) {
   RunParts parts;
+  if (of == RUN_PARTS_scheduler) DDP_TRY(run_own_buffers_open(r)); /* behind the model's */
   DdpError *error = run_parts_open(&parts, r, of);
   if (!error && r->rank == 0) error = load_file(r, &parts);
   error = run_agree(r, error, "loading the checkpoint");
@@ -154,11 +164,54 @@ static DdpError *send_states(DdpRun *r) {
   return NULL;
 }
 
+/* ---------- where it goes on ---------- */
+
+/* Updates that are left, the way data are counted: max_steps is a number of updates, num_train_epochs means
+   passes over the data, however many updates they have become. */
+static int64_t total_from_here(const DdpRun *r) {
+  const DdpProgress *at = &r->progress;
+  if (r->set->max_steps > 0) return r->counts.planned;
+  int64_t left = r->counts.planned - at->epoch * r->counts.updates - at->window;
+  return at->update + (left > 0 ? left : 0);
+}
+
+/* The checkpoint's counters are in place; its position in the epoch becomes one of this run. */
+static DdpError *take_place(DdpRun *r) {
+  const struct Told *then = &r->resume->told;
+  DdpProgress *at = &r->progress;
+  int64_t global = r->job->train_batch * r->counts.accumulation * r->world;
+  bool same = then->global_batch == global && then->updates_per_epoch == r->counts.updates;
+  if (r->set->ignore_data_skip == 1) {
+    bool ended = then->place >= ddp_counts_place(&r->counts, r->counts.updates);
+    at->window = ended ? r->counts.updates : 0;
+  } else if (!same) {
+    DDP_TRY(ddp_counts_windows(&r->counts, then->place, &at->window));
+  }
+  if (same && then->planned == r->counts.planned) return NULL;
+  int64_t before = r->counts.total;
+  r->counts.total = total_from_here(r);
+  if (r->rank == 0) {
+    ddp_log(
+        DDP_LOG_warning,
+        "resume: the run has %lld updates now, %lld before; the schedule goes on at update %lld "
+        "of them, the data at update %lld of %lld of epoch %lld",
+        (long long)r->counts.total, (long long)before, (long long)at->update + 1,
+        (long long)at->window + 1, (long long)r->counts.updates, (long long)at->epoch + 1);
+  }
+  return NULL;
+}
+
 DdpError *run_resume_load(DdpRun *r) {
   if (!r->resume) return NULL;
   for (int of = 0; of < RUN_PARTS_COUNT; of++) DDP_TRY(load_and_send(r, (RunPartsOf)of));
   DDP_TRY(run_broadcast_model(r));
+  run_own_buffers_take(r);
   DDP_TRY(send_states(r));
+  DdpError *error = take_place(r);
+  if (error) {
+    r->quiet = r->rank != 0;
+    return with_advice(error, "or begin the epoch anew: --ignore_data_skip");
+  }
   if (r->rank == 0)
     ddp_log(DDP_LOG_info, "resumed from %s: update %lld of %lld, epoch %.4g", r->resume->folder,
             (long long)r->progress.update, (long long)r->counts.total, r->progress.fraction);

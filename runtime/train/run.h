@@ -56,6 +56,8 @@ typedef struct DdpRun {
   char *buffers, *block;
   int64_t param_count, grad_count, frozen_count, state_count[DDP_MAX_STATES]; /* elements */
   int64_t buffer_bytes, block_bytes;
+  char *own_buffers;    /* [world][buffer_bytes] at saves, where ranks keep their own; else NULL */
+  int64_t own_shape[2]; /* of own_buffers */
   void **batch;         /* [n_fields] gathered samples */
   int64_t *batch_bytes; /* [n_fields] */
   int64_t *sample;      /* [largest batch] */
@@ -172,6 +174,13 @@ DdpError *run_resume_load(DdpRun *r);
 int64_t run_resume_accumulation(const DdpRun *r);
 const char *run_resume_folder(const DdpRun *r); /* rank 0; NULL: from the beginning */
 void run_resume_close(DdpRun *r);
+
+/* ---- own_buffers.c: with ddp_broadcast_buffers = false */
+bool run_own_buffers(const DdpRun *r);
+/* Memory for those of all ranks, filled with this rank's. */
+DdpError *run_own_buffers_open(DdpRun *r);
+DdpError *run_own_buffers_gather(DdpRun *r); /* collective */
+void run_own_buffers_take(DdpRun *r);        /* this rank's ones become its buffers */
 
 /* ---- load.c */
 DdpError *run_load(DdpRun *r, const char *path); /* rank 0 only */

@@ -147,6 +147,7 @@ void run_memory_close(DdpRun *r) {
   for (int32_t i = 0; i < r->job->n_fields && r->batch; i++) {
     r->device->host_free(DDP_MEMORY_batch, r->batch[i], (size_t)r->batch_bytes[i]);
   }
+  free(r->own_buffers);
   free(r->batch);
   free(r->batch_bytes);
   free(r->sample);

@@ -5,10 +5,58 @@ import filecmp
 import json
 import os
 import shutil
-import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from ddptest import Folder, expect, main, read_log, run  # noqa: E402
+from ddptest import ROOT, Folder, expect, main, read_log, run
+
+JOB = os.path.join(ROOT, "tests/e2e/resume.ddp")
+# Models in the place of the job's own.
+TIED = """module Tied(D: int) {
+  words = Embedding(17, D)
+  drop = Dropout(0.2)
+  head = Linear(D, 17, bias = false)
+
+  forward(x: [B, 64]) -> [B, 17] {
+    return head(drop(mean(words(cast(x, int64)), 1)))
+  }
+}
+
+model net = Tied(24) {
+  tie head.weight = words.weight
+}
+"""
+RECURRENT = """module Steps(D: int) {
+  rnn = LSTM(4, D, num_layers = 2, batch_first = true, dropout = 0.2)
+  head = Linear(D, 10)
+
+  forward(x: [B, 64]) -> [B, 10] {
+    y, _, _ = rnn(reshape(x, [B, 16, 4]))
+    return head(y[:, -1])
+  }
+}
+
+model net = Steps(16)
+"""
+CENTRED = """module Centred(D: int) {
+  seen: buffer float[64] = zeros()
+  first = Linear(64, D)
+  head = Linear(D, 10)
+
+  forward(x: [B, 64]) -> [B, 10] {
+    if training {
+      seen = 0.9 * seen + 0.1 * mean(x, 0)
+    }
+    return head(tanh(first(x - seen)))
+  }
+}
+
+model net = Centred(16)
+"""
+GROUPS = """model net = Normalised(24) {
+  group blocks[0].fc1.weight, blocks[1].fc2.weight { optim = muon, learning_rate = 0.02 }
+  group head { optim = adafactor, weight_decay = 0 }
+  group first.bias { optim = sgd, optim_args = "momentum=0.9" }
+}
+"""
 
 STATE = ("model.safetensors", "optimizer.safetensors", "scheduler.safetensors")
 TIMES = ("runtime", "per_second", "_ms", "communication_wait")
@@ -47,6 +95,47 @@ def same_from(f, binary, straight, flags, update, last, ranks=1):
           STATE + ("manifest.json",))
     equal(straight, out, STATE[:1])
     expect(numbers(straight, update) == numbers(out, update), f"from update {update}: other lines in the log")
+
+
+def job(f, model=None, rows="1_397", name="job.ddp"):
+    """The path of the job, with another model in the place of its own, on another number of rows."""
+    with open(JOB) as file:
+        text = file.read().replace("../../examples", os.path.join(ROOT, "examples")).replace("1_397", rows)
+    if model:
+        modules, data, net, rest = (text.index(t) for t in ("module Block", "dataset digits", "model net", "objective {"))
+        kept = "" if model.startswith("module") else text[modules:data]
+        text = text[:modules] + kept + text[data:net] + model + "\n" + text[rest:]
+    path = f.file(name)
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+def kind(defines=(), flags=(), model=None, ranks=2, updates=(13, 52, 91), last=100, look=None):
+    """A straight run, and runs that go on from some of its checkpoints."""
+    def test():
+        with Folder() as f:
+            binary = f.compile(job(f, model), "train", defines)
+            straight = f.file("straight")
+            r = start(binary, straight, list(flags), ranks)
+            expect(r.code == 0, r.out)
+            if look:
+                look(read_log(straight))
+            for update in updates:
+                same_from(f, binary, straight, list(flags), update, last, ranks)
+    return test
+
+
+def skips(log):
+    """The loss scale of fp16 has changed, before and behind the checkpoints that are tried."""
+    skipped = [r["skipped_updates"] for r in log if "skipped_updates" in r]
+    expect(skipped[1] > 0 and skipped[-1] > 2, f"skipped updates: {skipped}")
+
+
+def falls(log):
+    """A measured schedule has changed the rate more than once."""
+    rates = [r["learning_rate"] for r in log if "learning_rate" in r]
+    expect(len(set(rates)) > 2, f"rates: {rates}")
 
 
 def digits():
@@ -104,5 +193,149 @@ def damaged():
         expect(r.code == 0 and "no complete checkpoint" in r.out, r.out)
 
 
+def own_buffers():
+    """Ranks that keep their own statistics: saving changes nothing in the run."""
+    defines = ["train.ddp_broadcast_buffers=false"]
+    kind(defines, model=CENTRED)()
+    with Folder() as f:
+        binary = f.compile(job(f, CENTRED), "train", defines)
+        for name, flags in ("often", ["--save_steps", "3"]), ("never", ["--save_strategy", "no"]):
+            r = start(binary, f.file(name), flags, 2)
+            expect(r.code == 0, r.out)
+        equal(f.file("often"), f.file("never"), STATE[:1])
+
+
+def losses(folder, after=0):
+    return {r["step"]: r["loss"] for r in read_log(folder) if "loss" in r and r["step"] > after}
+
+
+def ranks():
+    """[27, 35] 2 ranks, then 1, then 4: the same samples in every update, with the accumulation that keeps the
+    global batch; the short update at the end of an epoch included."""
+    flags = ["--logging_steps", "1", "--eval_strategy", "no"]
+    with Folder() as f:
+        binary = f.compile(job(f, TIED, "1_396"), "train")
+        straight = f.file("straight")
+        r = start(binary, straight, flags + ["--gradient_accumulation_steps", "2"], 2)
+        expect(r.code == 0, r.out)
+        expected, folder = losses(straight), straight
+        for world, update, until, accumulation in (1, 26, 65, 4), (4, 65, 100, 1):
+            out = copied(f, folder, update, f"on{world}")
+            r = start(binary, out, flags + ["--resume_from_checkpoint", "true"], world)
+            expect(r.code == 0 and (f"gradient_accumulation_steps is {accumulation} instead of 1" in r.out or
+                                    accumulation == 1), r.out)
+            for step, loss in losses(out, update).items():
+                near = abs(loss - expected[step]) <= 1e-5 * abs(expected[step])
+                expect(step > until or near, f"{world} ranks, update {step}: {loss}, not {expected[step]}")
+            folder = out
+        # Another global batch: named, and gone on from where samples are neither read twice nor left out.
+        out = copied(f, straight, 26, "on3")
+        more = flags + ["--resume_from_checkpoint", "true"]
+        r = start(binary, out, more, 3)
+        expect(r.code == 2 and "global batch: 32 = 8 x 2 x 2 then, 24 = 8 x 1 x 3 now (no" in r.out and
+               "--resume_changes allow" in r.out, r.out)
+        more += ["--resume_changes", "allow"]
+        r = start(binary, out, more, 3)
+        expect(r.code == 2 and "none begins there" in r.out and "--ignore_data_skip" in r.out, r.out)
+        r = start(binary, out, more + ["--gradient_accumulation_steps", "2"], 1)
+        expect(r.code == 0 and "that differs:\n  global batch" in r.out and "data at update 53 of 88" in r.out, r.out)
+
+
+def changes():
+    """What differs is listed, all of it at once; `allow` goes on."""
+    flags = ["--max_steps", "30", "--save_steps", "10"]
+    with Folder() as f:
+        binary = f.compile(job(f), "train")
+        straight = f.file("straight")
+        expect(start(binary, straight, flags).code == 0, "the straight run failed")
+        resume = ["--resume_from_checkpoint", os.path.join(straight, "checkpoint-10"), "--output_dir"]
+        neutral = ["--logging_steps", "1", "--save_steps", "15", "--threads", "1", "--async_save", "false"]
+        r = run([binary] + resume + [f.file("neutral"), "--max_steps", "30"] + neutral)
+        expect(r.code == 0, r.out)
+        equal(straight, f.file("neutral"), STATE[:1])
+        other = ["--max_steps", "40", "--learning_rate", "0.001", "--seed", "1"]
+        r = run([binary] + resume + [f.file("other")] + other)
+        expect(r.code == 2 and all(t in r.out for t in (
+            "max_steps: 30 then, 40 now", "learning_rate: 0.002 then, 0.001 now", "seed: 42 then, 1 now",
+            "--resume_changes allow", "--init-from")), r.out)
+        expect(not os.path.exists(f.file("other/log.jsonl")), "a log was begun")
+        r = run([binary] + resume + [f.file("other")] + other + ["--resume_changes", "allow"])
+        expect(r.code == 0 and "the run has 40 updates now, 30 before" in r.out and
+               losses(f.file("other"), 10).keys() == {15, 20, 25, 30, 35, 40}, r.out)
+        r = run([binary] + resume + [f.file("both"), "--init-from", "x.safetensors"])
+        expect(r.code == 2 and "leave the other out" in r.out, r.out)
+
+
+def other_job():
+    """[43, 57] Other data, another model, a part that is not there."""
+    flags = ["--max_steps", "20", "--save_steps", "10"]
+    with Folder() as f:
+        binary = f.compile(job(f), "train")
+        straight = f.file("straight")
+        expect(start(binary, straight, flags).code == 0, "the straight run failed")
+        resume = flags + ["--resume_from_checkpoint", os.path.join(straight, "checkpoint-10")]
+        binary = f.compile(job(f, rows="1_398"), "more")
+        r = start(binary, f.file("out"), resume)
+        expect(r.code == 2 and "the dataset has changed: 1397 training samples then, 1398 now" in r.out, r.out)
+        r = start(binary, f.file("out"), resume + ["--resume_changes", "allow"])
+        expect(r.code == 0 and "the dataset has changed" in r.out, r.out)
+        binary = f.compile(job(f, "model net = Normalised(32)\n"), "wider")
+        r = start(binary, f.file("out"), resume)
+        expect(r.code == 2 and "the job: spec" in r.out, r.out)
+        r = start(binary, f.file("out"), resume + ["--resume_changes", "allow"])
+        expect(r.code == 3 and "does not fit the model" in r.out and "F32 [32, 64]" in r.out, r.out)
+        binary = f.compile(job(f), "lion", ["train.optim=lion"])
+        r = start(binary, f.file("out"), resume)
+        expect(r.code == 2 and "optim: adamw_torch_fused then, lion now" in r.out, r.out)
+        r = start(binary, f.file("out"), resume + ["--resume_changes", "allow"])
+        expect(r.code == 3 and "optimizer.safetensors" in r.out and "--init-from" in r.out, r.out)
+        r = start(f.compile(job(f), "train"), f.file("only"), flags + ["--save_only_model"])
+        expect(r.code == 0, r.out)
+        files = os.listdir(f.file("only/checkpoint-10"))
+        expect("model.safetensors" in files and "optimizer.safetensors" not in files, f"{files}")
+        r = start(f.file("train"), f.file("only"), flags + ["--save_only_model", "--resume_from_checkpoint", "true"])
+        expect(r.code == 3 and "save_only_model" in r.out and "--init-from" in r.out, r.out)
+
+
+def skip():
+    """ignore_data_skip: the data of the epoch from its beginning, everything else goes on."""
+    flags = ["--max_steps", "30", "--save_steps", "10", "--logging_steps", "1", "--eval_strategy", "no"]
+    with Folder() as f:
+        binary = f.compile(job(f), "train")
+        straight = f.file("straight")
+        expect(start(binary, straight, flags).code == 0, "the straight run failed")
+        out = f.file("out")
+        r = start(binary, out, flags + ["--resume_from_checkpoint", os.path.join(straight, "checkpoint-10"),
+                                        "--ignore_data_skip"])
+        expect(r.code == 0, r.out)
+        one, two = ({r["step"]: r for r in read_log(o) if "loss" in r} for o in (straight, out))
+        expect(sorted(two) == list(range(11, 31)), f"{sorted(two)}")
+        for step in two:
+            expect(two[step]["epoch"] == one[step - 10]["epoch"] and
+                   two[step]["learning_rate"] == one[step]["learning_rate"], f"update {step}: {two[step]}")
+
+
+TESTS = {
+    "digits": digits,
+    "damaged": damaged,
+    "normalised": kind(flags=["--gradient_accumulation_steps", "2"]),
+    "one_rank": kind(ranks=1),
+    "four_ranks": kind(ranks=4, updates=(39,), flags=["--sharding", "accelerate"]),
+    "tied": kind(model=TIED),
+    "recurrent": kind(model=RECURRENT),
+    "groups": kind(model=GROUPS),
+    "bf16": kind(["train.bf16=true"]),
+    "fp16": kind(["train.fp16=true", "scale=64"], look=skips),
+    "plateau": kind(["train.lr_scheduler_type=reduce_lr_on_plateau",
+                     "train.lr_scheduler_kwargs={patience=0,threshold=0.2,factor=0.5,cooldown=1}"], look=falls),
+    "greedy": kind(["train.lr_scheduler_type=greedy",
+                    "train.lr_scheduler_kwargs={patience=0,threshold=0.2,factor=0.5,smooth=true,window_size=3}"],
+                   look=falls),
+    "own_buffers": own_buffers,
+    "ranks": ranks,
+    "changes": changes,
+    "other_job": other_job,
+    "skip": skip,
+}
 if __name__ == "__main__":
-    main({"digits": digits, "damaged": damaged})
+    main(TESTS)
