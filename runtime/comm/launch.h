@@ -39,4 +39,8 @@ extern const char ddp_launch_help[];
 /* Writes torchrun's error file, /dev/termination-log; waits as a victim should (launch
    document). */
 void ddp_launch_report(const DdpLaunch *l, const DdpError *e);
+/* The same for a rank that crashes: prepared at the start, then safe in a signal handler. The message
+   needs no escapes in JSON. */
+void ddp_launch_crash_ready(const DdpLaunch *l);
+void ddp_launch_crash(const char *message);
 #endif

@@ -60,17 +60,18 @@ static DdpError *load(void) {
   for (size_t i = 0; i < sizeof names / sizeof *names && !pmix.library; i++)
     pmix.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
   if (!pmix.library)
-    return ddp_error(DDP_USAGE,
-                     "the launcher speaks PMIx, but libpmix.so.2 cannot be opened (%s): install it, "
-                     "or set MASTER_ADDR and MASTER_PORT on every rank and start with a launcher "
-                     "that says rank and world (mpirun, srun, torchrun)",
-                     dlerror());
+    return ddp_error(
+        DDP_USAGE,
+        "the launcher speaks PMIx, but libpmix.so.2 cannot be opened (%s): install it, "
+        "or set MASTER_ADDR and MASTER_PORT on every rank and start with a launcher "
+        "that says rank and world (mpirun, srun, torchrun)",
+        dlerror());
   static const struct {
     const char *name;
     void *where;
-  } symbols[] = {{"PMIx_Init", &pmix.init},     {"PMIx_Finalize", &pmix.finalize},
-                 {"PMIx_Put", &pmix.put},       {"PMIx_Commit", &pmix.commit},
-                 {"PMIx_Fence", &pmix.fence},   {"PMIx_Get", &pmix.get},
+  } symbols[] = {{"PMIx_Init", &pmix.init},         {"PMIx_Finalize", &pmix.finalize},
+                 {"PMIx_Put", &pmix.put},           {"PMIx_Commit", &pmix.commit},
+                 {"PMIx_Fence", &pmix.fence},       {"PMIx_Get", &pmix.get},
                  {"PMIx_Error_string", &pmix.error}};
   for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
     void *f = dlsym(pmix.library, symbols[i].name);
@@ -160,10 +161,11 @@ static DdpError *number_of(const char *name, const Proc *who, int *out) {
 static DdpError *do_open(Work *w) {
   int status = pmix.init(&self, NULL, 0);
   if (status)
-    return ddp_error(DDP_USAGE,
-                     "PMIX_RANK and PMIX_NAMESPACE are set, but the launcher's PMIx server does not "
-                     "answer (%s); start the program by its launcher, or unset them",
-                     pmix.error(status));
+    return ddp_error(
+        DDP_USAGE,
+        "PMIX_RANK and PMIX_NAMESPACE are set, but the launcher's PMIx server does not "
+        "answer (%s); start the program by its launcher, or unset them",
+        pmix.error(status));
   Proc job = self;
   job.rank = whole_job;
   DDP_TRY(number_of("pmix.job.size", &job, &w->job.world));

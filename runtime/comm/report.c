@@ -77,3 +77,49 @@ void ddp_launch_report(const DdpLaunch *l, const DdpError *e) {
   if (victim && e->klass == DDP_PEER) wait_for_term();
   error_file(path, e->message, (long)time(NULL) + (victim ? 1 : 0));
 }
+
+/* ---------- a crash ---------- */
+
+static struct {
+  char path[4096], temporary[4096]; /* empty: no launcher wants an error file */
+} crash;
+
+void ddp_launch_crash_ready(const DdpLaunch *l) {
+  const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+  if (l->child || !path || !*path) return;
+  int n = snprintf(crash.temporary, sizeof crash.temporary, "%s.tmp%d", path, (int)getpid());
+  if (n > 0 && (size_t)n < sizeof crash.temporary)
+    snprintf(crash.path, sizeof crash.path, "%s", path);
+}
+
+static bool put(int fd, const char *text) {
+  size_t n = strlen(text);
+  return write(fd, text, n) == (ssize_t)n;
+}
+
+static const char *decimal(time_t v, char text[24]) {
+  int n = 23;
+  text[n] = 0;
+  do text[--n] = (char)('0' + v % 10);
+  while (v /= 10);
+  return text + n;
+}
+
+void ddp_launch_crash(const char *message) {
+  char stamp[24];
+  int fd = open("/dev/termination-log", O_WRONLY | O_CLOEXEC | O_APPEND);
+  if (fd >= 0) {
+    bool said = put(fd, message) && put(fd, "\n");
+    (void)said; /* nobody is left to be told */
+    close(fd);
+  }
+  if (!crash.path[0]) return;
+  fd = open(crash.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  bool good = put(fd, "{\"message\": {\"message\": \"") && put(fd, message) &&
+              put(fd, "\", \"extraInfo\": {\"py_callstack\": \"") && put(fd, message) &&
+              put(fd, "\", \"timestamp\": \"") && put(fd, decimal(time(NULL), stamp)) &&
+              put(fd, "\"}}}\n");
+  good = close(fd) == 0 && good;
+  if (!good || rename(crash.temporary, crash.path)) unlink(crash.temporary);
+}

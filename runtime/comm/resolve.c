@@ -25,8 +25,8 @@ static int errno_of(int rc) {
 
 static struct addrinfo *slow_lookup(Lookup *l, double deadline) {
   struct gaicb *list[1] = {&l->request};
-  l->request = (struct gaicb){
-      .ar_name = l->host, .ar_service = l->service, .ar_request = &l->hints};
+  l->request =
+      (struct gaicb){.ar_name = l->host, .ar_service = l->service, .ar_request = &l->hints};
   if (getaddrinfo_a(GAI_NOWAIT, list, 1, NULL)) {
     free(l);
     errno = EAGAIN;

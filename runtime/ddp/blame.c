@@ -146,6 +146,15 @@ void ddp_group_record(DdpGroup *g, const DdpError *why) {
   free(peers);
 }
 
+void ddp_group_crash(DdpGroup *g, int code, const char *reason) {
+  const DdpFlightCause cause = {.reason = reason,
+                                .code = code,
+                                .blamed = g->rank,
+                                .update = ddp_group_update(g),
+                                .phase = ddp_group_phase(g)};
+  ddp_flight_write(g->flight, &cause); /* nobody is left to be told that it failed */
+}
+
 /* ---------- hooks of the control thread ---------- */
 
 static void position(void *self, DdpPosition *out) {

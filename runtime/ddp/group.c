@@ -42,8 +42,9 @@ static DdpError *open_between(DdpGroup *g, const char *name, double deadline) {
   o.patience = ddp_group_patience_between;
   g->between.backend = ddp_backend_find(name);
   if (!g->between.backend)
-    return ddp_group_fail(g, DDP_LEVEL_between,
-                          ddp_error(DDP_USAGE, "ddp_backend %s: there is no such backend here", name));
+    return ddp_group_fail(
+        g, DDP_LEVEL_between,
+        ddp_error(DDP_USAGE, "ddp_backend %s: there is no such backend here", name));
   if (!g->leader) return NULL;
   return ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->open(&g->between.comm, &o));
 }
@@ -133,6 +134,10 @@ void ddp_group_at(DdpGroup *g, int64_t update, const char *phase) {
 
 const char *ddp_group_phase(const DdpGroup *g) {
   return atomic_load_explicit(&g->phase, memory_order_relaxed);
+}
+
+int64_t ddp_group_update(const DdpGroup *g) {
+  return atomic_load_explicit(&g->update, memory_order_relaxed);
 }
 
 void ddp_group_ask_stop(DdpGroup *g, int reason) {

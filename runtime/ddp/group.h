@@ -45,11 +45,14 @@ DdpError *ddp_group_barrier(DdpGroup *g, const char *what);
    wait for this rank as long as it is alive. */
 void ddp_group_at(DdpGroup *g, int64_t update, const char *phase);
 const char *ddp_group_phase(const DdpGroup *g);
+int64_t ddp_group_update(const DdpGroup *g); /* -1: before the first */
 /* A wish to end that spreads over the control plane within half a second. reason: from 1, the caller's
    own; the answer is that of some rank that has one, 0: none. */
 void ddp_group_ask_stop(DdpGroup *g, int reason);
 int ddp_group_stop_asked(DdpGroup *g);
 /* Tells the others why this rank ends, wakes and ends everything, writes the flight record. */
 void ddp_group_abort(DdpGroup *g, const DdpError *why);
+/* The flight record of a rank that crashes; safe in a signal handler. */
+void ddp_group_crash(DdpGroup *g, int code, const char *reason);
 void ddp_group_close(DdpGroup *g); /* all ranks reached the end */
 #endif

@@ -171,9 +171,11 @@ static bool trains(const DdpConfig *c) {
 static DdpError *run_start(DdpRun *r) {
   bool measure = r->set->skip_memory_metrics == 0;
   if (measure) r->resident[0] = run_resident();
+  run_crash_open(r->launch);
   DDP_TRY(run_signals_open(r->launch));
   DDP_TRY(group_open(r));
   run_signals_group(r->group);
+  run_crash_group(r->group);
   DDP_TRY(run_set_threads(r));
   DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
   if (trains(r->config)) DDP_TRY(run_resume_find(r));
@@ -224,6 +226,7 @@ static bool run_end(DdpRun *r, const DdpError *error) {
   run_resume_close(r);
   ddp_sampler_close(&r->sampler);
   ddp_dataset_free(r->data);
+  run_crash_group(NULL);
   ddp_group_close(r->group);
   run_memory_close(r);
   return false;

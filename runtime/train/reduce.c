@@ -4,7 +4,7 @@
 #include <string.h>
 
 static DdpDType type_of(const char *word) {
-  return strncmp(word, "bf", 2) == 0 ? DDP_bf16
+  return strncmp(word, "bf", 2) == 0            ? DDP_bf16
          : word[0] == 'f' && strstr(word, "16") ? DDP_f16
                                                 : DDP_f32;
 }

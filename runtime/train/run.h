@@ -209,6 +209,13 @@ int64_t run_room_left(void);
 /* Bytes of memory that this process fills; -1: not known. */
 int64_t run_resident(void);
 
+/* ---- crash.c */
+/* From here on a crash says where it was. */
+void run_crash_open(const DdpLaunch *who);
+/* Stacks for handlers on OpenMP's threads. */
+void run_crash_threads(int threads);
+void run_crash_group(DdpGroup *g); /* NULL: none, or no longer */
+
 /* ---- signals.c */
 /* From here on signals go to a thread of their own. Before any other thread is started. */
 DdpError *run_signals_open(const DdpLaunch *who);

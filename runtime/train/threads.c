@@ -75,6 +75,7 @@ DdpError *run_set_threads(DdpRun *r) {
   if (wished >= 1 && wished < share) r->threads = wished;
   if (r->set->threads != DDP_NONE_INT) r->threads = (int)r->set->threads;
   if (omp_set_num_threads) omp_set_num_threads(r->threads);
+  run_crash_threads(r->threads);
   return NULL;
 }
 

@@ -83,8 +83,8 @@ static DdpError *share(const Exchange *exchanges, int rank, char *text, double w
 }
 
 #define INIT "cmd=init pmi_version=1 pmi_subversion=1"
-#define PUT "cmd=put kvsname=kvs_1 key=ddpc-ep value=0123,45,10.0.0.1,fd00::1"
-#define GET "cmd=get kvsname=kvs_1 key=ddpc-ep"
+#define PUT  "cmd=put kvsname=kvs_1 key=ddpc-ep value=0123,45,10.0.0.1,fd00::1"
+#define GET  "cmd=get kvsname=kvs_1 key=ddpc-ep"
 
 static const Exchange hydra_0[] = {
     {INIT, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"},
