@@ -400,17 +400,12 @@ static void list_words(Text *t, const char *words) {
   }
 }
 
-static bool check_word(const SettingSlot *slot, const Expr *e, const SettingValue *v) {
-  const SettingRow *row = slot->row;
-  if (v->kind != VALUE_text) {
-    wrong_type(slot, e, v);
-    return false;
-  }
-  if (row->values[0] == '*') return true; /* optimizer.c and schedule.c look for the definition */
+/* A word of the row, also as an item of a list. */
+static bool check_one_word(const SettingRow *row, Span at, const char *word) {
   bool later = false;
-  TextNearest near = {.wanted = v->text};
-  if (!word_among(row->values, v->text, &later, &near)) {
-    diag_report(DIAG_E0703, e->span, "`%s` cannot be `%s`", row->key, v->text);
+  TextNearest near = {.wanted = word};
+  if (!word_among(row->values, word, &later, &near)) {
+    diag_report(DIAG_E0703, at, "`%s` cannot be `%s`", row->key, word);
     if (near.best) {
       diag_help("did you mean `%s`?", near.best);
     } else {
@@ -422,8 +417,17 @@ static bool check_word(const SettingSlot *slot, const Expr *e, const SettingValu
     return false;
   }
   if (!later || !strcmp(row->key, "ddp_backend")) return true; /* the target decides (target.c) */
-  diag_report(DIAG_E0716, e->span, "`%s = %s` is not supported yet", row->key, v->text);
+  diag_report(DIAG_E0716, at, "`%s = %s` is not supported yet", row->key, word);
   return false;
+}
+
+static bool check_word(const SettingSlot *slot, const Expr *e, const SettingValue *v) {
+  if (v->kind != VALUE_text) {
+    wrong_type(slot, e, v);
+    return false;
+  }
+  /* optimizer.c and schedule.c look for the definition */
+  return slot->row->values[0] == '*' || check_one_word(slot->row, e->span, v->text);
 }
 
 static bool check_text(const SettingSlot *slot, const Expr *e, const SettingValue *v) {
@@ -472,7 +476,11 @@ static bool check_list(Settings *s, const SettingSlot *slot, const Expr *e, Sett
     return false;
   }
   for (uint32_t i = 0; i < v->items.len; i++) {
-    if (v->items.at[i].value->kind == VALUE_text) continue;
+    const SettingValue *item = v->items.at[i].value;
+    if (item->kind == VALUE_text && slot->row->values[0] &&
+        !check_one_word(slot->row, v->items.at[i].at, item->text))
+      return false;
+    if (item->kind == VALUE_text) continue;
     diag_report(DIAG_E0501, v->items.at[i].at, "`%s` takes a list of texts, not %s", slot->row->key,
                 kind_name(v->items.at[i].value));
     return false;

@@ -92,12 +92,8 @@ static DdpError *parse_bool(int8_t *out, const DdpSettingRow *row, const char *t
   return NULL;
 }
 
-static DdpError *parse_word(const char **out, const DdpSettingRow *row, const char *text) {
-  if (row->values[0] == '*' || !row->values[0]) { /* a definition; the compiler has looked it up */
-    *out = text;
-    return NULL;
-  }
-  size_t n = strlen(text);
+/* n bytes of text, which may be one of several. */
+static DdpError *check_word(const DdpSettingRow *row, const char *text, size_t n) {
   char expected[256] = "one of";
   for (const char *w = row->values; *w;) {
     bool later = *w == '~';
@@ -105,9 +101,8 @@ static DdpError *parse_word(const char **out, const DdpSettingRow *row, const ch
     size_t k = strcspn(w, "|");
     if (k == n && strncmp(w, text, n) == 0) {
       if (later && row - ddp_setting_rows != DDP_KEY_ddp_backend) { /* see ddp_backend_check() */
-        return ddp_error(DDP_USAGE, "%s = %s is not supported yet", row->name, text);
+        return ddp_error(DDP_USAGE, "%s = %.*s is not supported yet", row->name, (int)n, text);
       }
-      *out = text;
       return NULL;
     }
     size_t used = strlen(expected);
@@ -115,6 +110,23 @@ static DdpError *parse_word(const char **out, const DdpSettingRow *row, const ch
     w += k + (w[k] == '|');
   }
   return bad(row, text, expected);
+}
+
+static DdpError *parse_word(const char **out, const DdpSettingRow *row, const char *text) {
+  *out = text;
+  if (row->values[0] == '*' || !row->values[0]) return NULL; /* the compiler has looked it up */
+  return check_word(row, text, strlen(text));
+}
+
+/* Words with commas between them. */
+static DdpError *parse_list(const char **out, const DdpSettingRow *row, const char *text) {
+  *out = text;
+  for (const char *at = text; row->values[0] && *at;) {
+    size_t n = strcspn(at, ",");
+    DDP_TRY(check_word(row, at, n));
+    at += n + (at[n] == ',');
+  }
+  return NULL;
 }
 
 static void set_none(DdpSettings *into, const DdpSettingRow *row) {
@@ -153,8 +165,9 @@ DdpError *ddp_config_parse(DdpSettings *into, const DdpSettingRow *row, const ch
     return parse_bool((int8_t *)at, row, text);
   case DDP_TYPE_word:
     return parse_word((const char **)(void *)at, row, text);
-  case DDP_TYPE_text:
   case DDP_TYPE_list:
+    return parse_list((const char **)(void *)at, row, text);
+  case DDP_TYPE_text:
   case DDP_TYPE_map:
     break;
   }

@@ -137,10 +137,11 @@ static DdpError *one_update(Loop *l) {
   DdpWindowResult result = {0};
   int64_t seen = at->samples_seen;
   ddp_timing_begin(&r->timing);
-  r->want_norm = r->set->max_grad_norm > 0 || run_skips(r) ||
+  r->want_norm = r->set->max_grad_norm > 0 || run_skips(r) || run_debugs(r, "underflow_overflow") ||
                  norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);
   DDP_TRY(run_window(r, first, n, &loss));
   DDP_TRY(run_update(r, loss, &result));
+  if (due(r->set->check_ranks, at->update)) DDP_TRY(run_compare_ranks(r));
   at->window++;
   at->fraction = (double)at->epoch + (double)(first + n) / (double)r->counts.micro_batches;
   l->full = at->samples_seen - seen == r->job->train_batch * r->counts.accumulation * r->world;

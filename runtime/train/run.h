@@ -135,6 +135,13 @@ DdpError *run_measured_open(DdpRun *r);
 /* The schedule's factor on the base rates, after `steps` steps of the optimizer. */
 double run_rate_factor(const DdpRun *r, int64_t steps);
 
+/* ---- probe.c: looking for what went wrong */
+bool run_debugs(const DdpRun *r, const char *what); /* is it in the list `debug`? */
+/* Smallest and largest magnitude of every weight and gradient, to the terminal. */
+void run_probe(const DdpRun *r);
+/* check_ranks: an error if a rank's parameters or optimizer state are not rank 0's. Collective. */
+DdpError *run_compare_ranks(DdpRun *r);
+
 /* ---- evaluate.c */
 /* For evaluate() and predict(): n of `samples` samples that lie in r->batch, r->sample and r->row. */
 void run_still_step(DdpRun *r, int64_t n, int64_t samples, DdpStep *step);

@@ -150,6 +150,7 @@ static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double no
   if (r->want_norm) {
     snprintf(of_gradients, sizeof of_gradients, " and the gradient norm %g", norm);
   }
+  if (f->mine && run_debugs(r, "underflow_overflow")) run_probe(r);
   snprintf(f->text, sizeof f->text, "update %lld: the loss is %g%s%s",
            (long long)r->progress.update + 1, loss, of_gradients, where);
   return NULL;

@@ -8,6 +8,8 @@ items globally; with `--live` also those of transformers.Trainer, whose samplers
     matrix.py --live             against PyTorch and the Trainer, run now
     matrix.py --write-fixtures   makes fixtures/matrix.json
     matrix.py --launchers        a few cases under mpirun and torchrun: the same log
+
+Every run compares its ranks' parameters after each update (check_ranks).
 """
 import itertools
 import json
@@ -65,7 +67,7 @@ def compile_job(f):
 def flags(f, case, out):
     return ["--data_root", f.file(f"data{case['samples']}"), "--gradient_accumulation_steps", str(case["accumulate"]),
             "--dataloader_drop_last", str(case["drop_last"]).lower(), "--sharding", case["sharding"],
-            "--average_tokens_across_devices", str(case["average"]).lower(), "--output_dir", out]
+            "--average_tokens_across_devices", str(case["average"]).lower(), "--check_ranks", "1", "--output_dir", out]
 
 
 def theirs(f, world, chosen):

@@ -255,6 +255,30 @@ static void not_a_number(void **state) {
   run("PROBE_BATCH=1", 2, "--on_nan ignore");
 }
 
+/* [58] A rank whose parameters drift apart is found at the next comparison, and by nothing else. */
+static void ranks_are_compared(void **state) {
+  (void)state;
+  put("train.csv", "0,1,0,1\n0,1,0,1\n0,1,0,1\n0,1,0,1\n0,1,0,1\n0,1,0,1\n");
+  run("PROBE_BATCH=1", 2, "--check_ranks 1");
+  run("PROBE_BATCH=1 PROBE_DRIFT=1", 2, "");
+  expect_failure("PROBE_BATCH=1 PROBE_DRIFT=1", 2, "--check_ranks 1", DDP_PEER,
+                 "update 2: rank 1 no longer holds what rank 0 does: w differs");
+  expect_failure("PROBE_BATCH=1 PROBE_DRIFT=1", 2, "--check_ranks 3", DDP_PEER, "update 3: rank 1");
+}
+
+/* debug = underflow_overflow: what every tensor holds, told once. */
+static void what_overflows(void **state) {
+  (void)state;
+  put("train.csv", "0,1,0,1\n0,1,0,1\n3e38,3e38,0,1e3\n0,1,0,1\n0,0,0,1\n0,0,0,1\n");
+  expect_failure("PROBE_BATCH=1", 2, "--debug underflow_overflow --logging_steps 100", DDP_NUMERIC,
+                 "weights and gradients of update 2");
+  if (!strstr(text, "  0.00e+00  1.00e+00  w weight\n")) fail_msg("%s", text);
+  if (!strstr(text, "3.00e+38  w gradient")) fail_msg("%s", text);
+  expect_failure("", 1, "--debug underflow", DDP_USAGE, "expected one of underflow_overflow");
+  expect_failure("", 1, "--debug underflow_overflow,tpu_metrics_debug", DDP_USAGE,
+                 "debug = tpu_metrics_debug is not supported yet");
+}
+
 /* [40] Nothing to train on is an error with counts. */
 static void empty_data(void **state) {
   (void)state;
@@ -325,6 +349,8 @@ int main(void) {
       cmocka_unit_test(planned_updates),
       cmocka_unit_test(clipping),
       cmocka_unit_test(sharding),
+      cmocka_unit_test(ranks_are_compared),
+      cmocka_unit_test(what_overflows),
       cmocka_unit_test(evaluation_is_exact),
       cmocka_unit_test(logged_loss),
       cmocka_unit_test(final_save),

@@ -1,7 +1,7 @@
 /* A job whose every number can be worked out on paper: two weights w, and per sample a loss of
    n * (c - w0 x - w1 y) over the columns c, x, y, n of train.csv. Its gradient is -n (x, y), the mean is
    over the sum of n. Plain gradient descent. Batch sizes and schedule come from the environment:
-   PROBE_BATCH, PROBE_EVAL_BATCH, PROBE_LINEAR. */
+   PROBE_BATCH, PROBE_EVAL_BATCH, PROBE_LINEAR, PROBE_DRIFT. */
 #include "ddp/job.h"
 #include "ddp/settings.h"
 #include <math.h>
@@ -80,6 +80,8 @@ static void forward_backward(DdpStep *s) {
     s->grads[1] -= (float)(weight * (double)field(s, 2, i));
     ++*(int64_t *)(void *)s->buffers;
   }
+  if (getenv("PROBE_DRIFT") && s->update == atoll(getenv("PROBE_DRIFT")) && s->sample[0] == 1)
+    s->params[1] += 1; /* on rank 1 alone, in batches of one */
   if (getenv("PROBE_SIGNAL") && s->update == 2) send_signal(atoi(getenv("PROBE_SIGNAL")));
   ddp_grad_ready(s, 0);
 }
