@@ -174,5 +174,7 @@ json_t *plan_json(const Plan *plan, Arena *a) {
   put(j, "train_kernels", kernels(plan, &plan->train, a));
   put(j, "eval_kernels", plan->eval.g ? kernels(plan, &plan->eval, a) : json_null());
   put(j, "buckets", buckets(plan));
+  const char *late = plan_steps_late(plan); /* the key that needs all gradients first */
+  put(j, "steps_after_all", late ? json_string(late) : json_null());
   return j;
 }

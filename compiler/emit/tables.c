@@ -445,6 +445,7 @@ void tables_write_job(Emit *e, Text *out) {
             (long long)plan_step_block(plan));
   text_addf(out, "    .n_counts = %d,\n    .count_per_sample = %s,\n    .n_sums = %d,\n",
             job->train_counts, job->train_counts ? "count_per_sample" : "NULL", job->eval_sums);
+  text_addf(out, "    .loss_after = %d,\n", plan_loss_after(plan));
   text_addf(out, "    .metrics = metrics,\n    .n_metrics = %u,\n", job->metrics.len + 1);
   text_addf(
       out,

@@ -133,6 +133,10 @@ int64_t plan_step_block(const Plan *plan); /* workspace of the optimizer steps, 
 int plan_buckets(const int64_t *bytes, int n, int64_t first_cap, int64_t cap, int32_t *ends);
 /* `ddpc plan`: tables for people. */
 void plan_print(Text *out, const Plan *plan);
+/* The setting that keeps the optimizer from stepping each bucket as it arrives; NULL: none does. */
+const char *plan_steps_late(const Plan *plan);
+/* How many gradients are complete before the loss is. */
+int32_t plan_loss_after(const Plan *plan);
 /* What the tables say, for tools. Bytes of one rank beside the data; of them, the samples of a batch. */
 int64_t plan_rank_bytes(const Plan *plan);
 int64_t plan_sample_bytes(const Plan *plan);

@@ -7,6 +7,7 @@
 #include "scan.h"
 #include "table.h"
 #include "work.h"
+#include <stdlib.h>
 
 /* ---------- pieces ---------- */
 static const char *shape_text(Arena *a, Type t) {
@@ -342,6 +343,32 @@ static void print_kernels(Text *out, const Plan *plan, const Program *p, const c
 }
 
 /* ---------- buckets ---------- */
+int32_t plan_loss_after(const Plan *plan) {
+  const Program *p = &plan->train;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    const Kernel *k = &p->kernels.at[i];
+    for (uint32_t w = 0; w < k->writes.len; w++) {
+      const ValuePlace *at = &p->places.at[k->writes.at[w]];
+      if (at->home == HOME_sum && at->index == 0) return (int32_t)n;
+    }
+    n += k->grads_ready.len;
+  }
+  return (int32_t)n;
+}
+
+/* As runtime/train/reduce.c decides, by the values of its run. */
+const char *plan_steps_late(const Plan *plan) {
+  const Job *job = plan->job;
+  const char *norm = job_setting(job, "max_grad_norm");
+  if (norm && strtod(norm, NULL) > 0) return "max_grad_norm";
+  if (job_setting_is(job, "fp16", "true")) return "fp16";
+  if (job_setting_is(job, "on_nan", "skip")) return "on_nan";
+  if (strstr(job_setting(job, "debug"), "underflow_overflow")) return "debug";
+  bool told = plan->buckets.len && plan->buckets.at[0].count > plan_loss_after(plan);
+  return job_setting_is(job, "on_nan", "stop") && !told ? "on_nan" : NULL;
+}
+
 static void print_buckets(Text *out, const Plan *plan, Arena *a) {
   Table t = {.a = a, .columns = 5, .align = "rrrrl"};
   int64_t wire = 0;
@@ -358,6 +385,12 @@ static void print_buckets(Text *out, const Plan *plan, Arena *a) {
   text_addf(out, "buckets: %u; %s bytes all-reduced per update\n", plan->buckets.len,
             number_grouped(a, wire));
   table_print(out, &t);
+  const char *late = plan_steps_late(plan);
+  if (late)
+    text_addf(out, "the optimizer steps after the last bucket: %s = %s needs all gradients first\n",
+              late, job_setting(plan->job, late));
+  else
+    text_add(out, "the optimizer steps each bucket as soon as its sum is there\n");
 }
 
 /* Hand-written kernels that do not cover a call; E0907 says what that means. */

@@ -226,12 +226,13 @@ static void forget(DdpComm *c, Work *w) {
 static DdpError *finish(DdpComm *c, Work *last) {
   DDP_TRY(advance(c));
   if (last->phase == WORK_DONE) return NULL;
-  /* My parts of all that has begun come first: the ranks then wait for each other once, not per work. */
-  for (Work *w = c->head; w; w = w->next) {
+  for (Work *w = c->head; last->phase == WORK_POSTED; w = w->next) {
     if (w->phase != WORK_POSTED) continue;
     DDP_TRY(await_all(c, POSTED, w->number, w->what));
     do_part(c, w);
   }
+  /* My parts of what has begun since come before the wait: others may wait for them. */
+  DDP_TRY(advance(c));
   if (last->phase == WORK_REDUCED) DDP_TRY(await_all(c, REDUCED, last->number, last->what));
   last->phase = WORK_DONE;
   return NULL;

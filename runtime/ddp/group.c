@@ -157,8 +157,29 @@ int ddp_group_stop_asked(DdpGroup *g) {
 
 /* ---------- the two levels ---------- */
 
+/* What the caller spends here, it does not compute. */
+static void enter(DdpGroup *g) {
+  g->entered = ddp_clock();
+}
+
+static void spend(DdpGroup *g, const char *what) {
+  double now = ddp_clock();
+  g->spent += now - g->entered;
+  if (g->watch) g->watch(g->watch_self, what, g->entered, now);
+}
+
+double ddp_group_spent(const DdpGroup *g) {
+  return g->spent;
+}
+
+void ddp_group_watch(DdpGroup *g, DdpGroupWatch *watch, void *self) {
+  g->watch = watch;
+  g->watch_self = self;
+}
+
 /* Every collective enters here, in the same order on every rank. */
 static uint64_t arrive(DdpGroup *g, DdpFlightOp op, const char *what, int64_t bytes) {
+  enter(g);
   g->op = op;
   atomic_fetch_add_explicit(&g->arrived, 1, memory_order_relaxed);
   return ddp_flight_begin(g->flight, op, what, bytes,
@@ -166,8 +187,9 @@ static uint64_t arrive(DdpGroup *g, DdpFlightOp op, const char *what, int64_t by
 }
 
 /* What was entered has ended; after an error the record says how far it came. */
-static DdpError *leave(DdpGroup *g, uint64_t sequence, DdpError *e) {
+static DdpError *leave(DdpGroup *g, uint64_t sequence, const char *what, DdpError *e) {
   if (!e) ddp_flight_complete(g->flight, sequence);
+  spend(g, what);
   return e;
 }
 
@@ -208,6 +230,7 @@ struct DdpGroupWork {
   const char *what;
   DdpWork *inside, *between;
   bool passed_on;    /* leader: the second level has begun */
+  bool seen;         /* progress has nothing more to do for it */
   uint64_t sequence; /* in the flight record */
   DdpGroupWork *next;
 };
@@ -254,7 +277,7 @@ DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
     const DdpLevel *l = inside ? &g->inside : &g->between;
     DdpError *e = ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
                                  l->backend->alloc(l->comm, bytes, out));
-    DDP_TRY(leave(g, n, e));
+    DDP_TRY(leave(g, n, "memory", e));
   }
   g->arenas[g->n_arenas++] = *out;
   return NULL;
@@ -291,6 +314,7 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, DdpDTy
         g->inside.backend->all_reduce(g->inside.comm, data, n, wire, what, NULL, &w->inside));
   else
     e = pass_on(g, w);
+  spend(g, what);
   if (e) {
     retire(g, w);
     return e;
@@ -302,17 +326,31 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, DdpDTy
   return NULL;
 }
 
-/* Second level begins in the order of the first one, on every leader the same. */
-DdpError *ddp_group_progress(DdpGroup *g) {
+/* Second level begins in the order of the first one, on every leader the same. What is complete is
+   recorded when it is seen. */
+static DdpError *progress(DdpGroup *g) {
+  const DdpLevelName name = g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between;
+  const DdpLevel *l = g->inside.comm ? &g->inside : &g->between;
   for (DdpGroupWork *w = g->works; w; w = w->next) {
-    if (!w->inside || w->passed_on) continue;
+    DdpWork *work = g->inside.comm ? w->inside : w->between;
     bool done = false;
-    DdpError *e = g->inside.backend->poll(w->inside, &done);
-    if (e) return ddp_group_fail(g, DDP_LEVEL_inside, e);
-    if (!done || !g->two_level) return NULL; /* one poll moves all of them */
-    DDP_TRY(pass_on(g, w));
+    if (!work || w->seen) continue;
+    DDP_TRY(ddp_group_fail(g, name, l->backend->poll(work, &done)));
+    if (!done) return NULL; /* one poll moves all of them, and they end in order */
+    w->seen = true;
+    if (g->two_level)
+      DDP_TRY(pass_on(g, w));
+    else
+      ddp_flight_complete(g->flight, w->sequence);
   }
   return NULL;
+}
+
+DdpError *ddp_group_progress(DdpGroup *g) {
+  enter(g);
+  DdpError *e = progress(g);
+  spend(g, "sums");
+  return e;
 }
 
 static DdpError *finish_inside(DdpGroup *g, DdpGroupWork *w) {
@@ -351,8 +389,9 @@ static DdpError *finish(DdpGroup *g, DdpGroupWork *w) {
 
 DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
   if (!w) return NULL;
+  enter(g);
   g->op = DDP_FLIGHT_all_reduce;
-  DdpError *e = leave(g, w->sequence, finish(g, w));
+  DdpError *e = leave(g, w->sequence, w->what, finish(g, w));
   DdpGroupWork **p = &g->works;
   while (*p != w) p = &(*p)->next;
   *p = w->next;
@@ -377,7 +416,7 @@ static DdpError *broadcast(DdpGroup *g, void *data, int64_t bytes, int root, con
 DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
   if (g->world == 1) return NULL;
   uint64_t n = arrive(g, DDP_FLIGHT_broadcast, what, bytes);
-  return leave(g, n, broadcast(g, data, bytes, root, what));
+  return leave(g, n, what, broadcast(g, data, bytes, root, what));
 }
 
 /* Leaders exchange blocks as wide as the largest host. */
@@ -409,7 +448,7 @@ static DdpError *gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
   if (g->two_level) DDP_TRY(pass_all_on(g));
   uint64_t n = arrive(g, op, what, bytes);
   DdpLevelName level = g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between;
-  return leave(g, n,
+  return leave(g, n, what,
                g->two_level ? gather_two_level(g, mine, all, bytes, what)
                             : gather_in(g, level, mine, all, bytes, what));
 }
@@ -448,7 +487,7 @@ static DdpError *barrier(DdpGroup *g, const char *what) {
 DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
   if (g->world == 1) return NULL;
   uint64_t n = arrive(g, DDP_FLIGHT_barrier, what, 0);
-  return leave(g, n, barrier(g, what));
+  return leave(g, n, what, barrier(g, what));
 }
 
 /* ---------- ends ---------- */

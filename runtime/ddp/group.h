@@ -41,6 +41,11 @@ DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, 
 DdpError *ddp_group_all_gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
                                const char *what);
 DdpError *ddp_group_barrier(DdpGroup *g, const char *what);
+/* Seconds that the caller has spent in collectives so far: sums that it added itself, and waits. */
+double ddp_group_spent(const DdpGroup *g);
+/* Called for each of them that took time. NULL: not. */
+typedef void DdpGroupWatch(void *self, const char *what, double begin, double end);
+void ddp_group_watch(DdpGroup *g, DdpGroupWatch *watch, void *self);
 /* For the messages of errors. phase: a string constant; while it begins with "saving" the others
    wait for this rank as long as it is alive. */
 void ddp_group_at(DdpGroup *g, int64_t update, const char *phase);

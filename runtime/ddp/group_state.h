@@ -33,6 +33,9 @@ struct DdpGroup {
   int n_arenas;
   DdpFlightOp op; /* what the training thread waits for */
   DdpFlight *flight;
+  double entered, spent; /* seconds: the call that is running began; in all calls */
+  DdpGroupWatch *watch;
+  void *watch_self;
   /* Read by the control thread. */
   _Atomic uint64_t arrived;
   _Atomic int64_t update;

@@ -3,8 +3,8 @@
    in; nothing is sent on micro-batches that only accumulate; the first error is kept for finish. */
 #include "reducer.h"
 #include "buckets.h"
-#include "clock.h"
 #include "handshake.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,7 @@ struct DdpReducer {
   DdpGroup *group;
   float *grads;
   DdpDType wire;
+  bool tell_loss;
   DdpBucketInfo *info;
   Bucket *buckets;
   int n, started;
@@ -82,6 +83,10 @@ int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out) {
   return r->n;
 }
 
+void ddp_reducer_tell_loss(DdpReducer *r, bool on) {
+  r->tell_loss = on;
+}
+
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update) {
   ddp_group_at(r->group, update, "backward");
   r->active = synchronise && ddp_group_world(r->group) > 1;
@@ -91,10 +96,11 @@ void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update) {
   for (int b = 0; b < r->n; b++) r->buckets[b].pending = r->info[b].count;
 }
 
-static void start_complete(DdpReducer *r) {
+static void start_complete(DdpReducer *r, const DdpStep *step) {
   while (r->started < r->n && r->buckets[r->started].pending == 0 && !r->error) {
     Bucket *b = &r->buckets[r->started];
     const DdpBucketInfo *i = &r->info[r->started];
+    if (r->started == 0 && r->tell_loss && !isfinite(step->sums[0])) r->grads[i->begin] = NAN;
     r->error = ddp_group_all_reduce_start(r->group, r->grads + i->begin, i->end - i->begin, r->wire,
                                           b->what, &b->work);
     r->started++;
@@ -113,7 +119,7 @@ void ddp_grad_ready(DdpStep *step, int32_t tensor) {
   }
   r->seen[tensor] = r->turn;
   if (--r->buckets[bucket].pending == 0)
-    start_complete(r);
+    start_complete(r, step);
   else if (r->started > 0)
     r->error = ddp_group_progress(r->group);
 }
@@ -147,18 +153,20 @@ static DdpError *unready(const DdpReducer *r) {
   return ddp_error(DDP_FAILED, "a gradient bucket was not started (internal fault)");
 }
 
-DdpError *ddp_reducer_finish(DdpReducer *r, double *exposed_seconds) {
-  double start = ddp_clock();
+DdpError *ddp_reducer_finish(DdpReducer *r, DdpBucketDone *done, void *self,
+                             double *exposed_seconds) {
   DdpError *e = r->error;
   r->error = NULL;
   if (!r->active) return e;
   r->active = false;
   if (!e && r->started < r->n) e = unready(r);
   for (int b = 0; b < r->started; b++) {
+    double before = ddp_group_spent(r->group);
     if (!e) e = ddp_group_wait(r->group, r->buckets[b].work);
     r->buckets[b].work = NULL; /* after an error the group takes back what is left */
+    if (exposed_seconds) *exposed_seconds += ddp_group_spent(r->group) - before;
+    if (!e && done) e = done(self, &r->info[b]);
   }
-  if (exposed_seconds) *exposed_seconds += ddp_clock() - start;
   return e;
 }
 

@@ -20,10 +20,15 @@ typedef struct DdpReducerOptions {
 DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group, float *grads,
                            const DdpReducerOptions *options);
 int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out);
+/* From now on a loss that is not finite on one rank makes the first bucket not finite on all of them. */
+void ddp_reducer_tell_loss(DdpReducer *r, bool on);
 /* Before each micro-batch. synchronise: this is the last one of the window. */
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update);
-/* After backward of a synchronising micro-batch: waits for all buckets; also returns the first
-   error that a ddp_grad_ready met. exposed_seconds += time spent waiting. */
-DdpError *ddp_reducer_finish(DdpReducer *r, double *exposed_seconds);
+typedef DdpError *DdpBucketDone(void *self, const DdpBucketInfo *bucket);
+/* After backward of a synchronising micro-batch: waits for the buckets in their order and calls `done`
+   (NULL: nothing) for each as soon as its sum is there, while later ones travel; also returns the
+   first error that a ddp_grad_ready met. exposed_seconds += time spent waiting. */
+DdpError *ddp_reducer_finish(DdpReducer *r, DdpBucketDone *done, void *self,
+                             double *exposed_seconds);
 void ddp_reducer_close(DdpReducer *r);
 #endif

@@ -136,11 +136,13 @@ static DdpError *one_update(Loop *l) {
   double loss = 0;
   DdpWindowResult result = {0};
   int64_t seen = at->samples_seen;
+  double spent = ddp_group_spent(r->group);
   ddp_timing_begin(&r->timing);
   r->want_norm = r->set->max_grad_norm > 0 || run_skips(r) || run_debugs(r, "underflow_overflow") ||
                  norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);
   DDP_TRY(run_window(r, first, n, &loss));
   DDP_TRY(run_update(r, loss, &result));
+  ddp_timing_exposed(&r->timing, ddp_group_spent(r->group) - spent);
   if (due(r->set->check_ranks, at->update)) DDP_TRY(run_compare_ranks(r));
   at->window++;
   at->fraction = (double)at->epoch + (double)(first + n) / (double)r->counts.micro_batches;

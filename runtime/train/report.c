@@ -24,6 +24,8 @@ struct DdpReport {
   bool progress, plain, jsonl;
   double begun, drawn;
   char last_eval[200];
+  double exposed; /* what the last line of training had seen of it */
+  int64_t exposed_n;
 };
 
 /* A NaN has a sign, which means nothing. */
@@ -78,6 +80,17 @@ static DdpError *line_end(DdpReport *p) {
   return written ? NULL : ddp_file_error("write", p->path, number);
 }
 
+/* How gradients travel; of several ranks. */
+static void put_reduction(DdpReport *p, const DdpRun *r) {
+  const DdpBucketInfo *info;
+  const char *late = run_steps_late(r);
+  char text[80] = "per bucket";
+  if (!r->reducer) return;
+  if (late) snprintf(text, sizeof text, "after all gradients: %s", late);
+  put_int(p, "buckets", ddp_reducer_buckets(r->reducer, &info));
+  put_text(p, "optimizer_step", text);
+}
+
 static void put_identity(DdpReport *p, const DdpRun *r) {
   const DdpJob *job = r->job;
   char hash[2][20];
@@ -91,6 +104,7 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   put_int(p, "world_size", r->world);
   put_text(p, "launcher", r->launch->by ? r->launch->by : "none");
   put_text(p, "path", r->world > 1 ? ddp_group_path(r->group) : "one rank");
+  put_reduction(p, r);
   put_int(p, "threads", r->threads);
   put_int(p, "seed", r->set->seed);
   put_int(p, "train_samples", r->counts.shards.samples);
@@ -151,6 +165,16 @@ static void say(DdpReport *p, const char *line) {
   fflush(stdout);
 }
 
+/* Milliseconds of an update in which rank 0 communicated instead of computing, since the last line. */
+static void put_exposed(DdpReport *p, const DdpRun *r) {
+  const DdpTiming *t = &r->timing;
+  if (r->world == 1 || t->exposed_n == p->exposed_n) return;
+  put_real(p, "exposed_communication_ms",
+           (t->exposed - p->exposed) / (double)(t->exposed_n - p->exposed_n) * 1e3);
+  p->exposed = t->exposed;
+  p->exposed_n = t->exposed_n;
+}
+
 DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch) {
   char line[256];
   if (!p) return NULL;
@@ -165,6 +189,7 @@ DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch)
   put_real(p, "learning_rate", r->last_lr);
   if (r->scale.on) put_real(p, "loss_scale", r->scale.scale);
   if (run_may_skip(r)) put_int(p, "skipped_updates", r->scale.skipped);
+  put_exposed(p, r);
   put_real(p, "epoch", epoch);
   put_int(p, "step", r->progress.update);
   return line_end(p);
@@ -221,9 +246,26 @@ static void put_timing(DdpReport *p, const DdpTiming *t) {
   }
 }
 
+static double per_update(const DdpTiming *t) {
+  return t->exposed_n ? t->exposed / (double)t->exposed_n : 0;
+}
+
+/* Of the time of the updates. */
+static void say_exposed(DdpReport *p, const DdpRun *r) {
+  const DdpTiming *t = &r->timing;
+  char line[200];
+  if (r->world == 1 || !(t->whole > 0)) return;
+  snprintf(line, sizeof line,
+           "exposed communication: %.3g ms of %.4g ms an update (%.2g %%), optimizer step %s",
+           per_update(t) * 1e3, t->whole / (double)t->updates * 1e3, 100 * t->exposed / t->whole,
+           run_steps_late(r) ? "after all gradients" : "per bucket");
+  say(p, line);
+}
+
 static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *stopped) {
   char line[1200];
   if (p->progress) ddp_log_progress("");
+  say_exposed(p, r);
   if (stopped) {
     char saved[300] = "nothing to save";
     if (r->progress.update)
@@ -255,6 +297,7 @@ DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epo
   put_real(p, "epoch", epoch);
   put_int(p, "step", r->progress.update);
   put_timing(p, &r->timing);
+  if (r->world > 1) put_real(p, "exposed_communication_ms", per_update(&r->timing) * 1e3);
   if (stopped) put_text(p, "stopped_by", stopped);
   if (r->set->skip_memory_metrics == 0) put_resident(p, r);
   DDP_TRY(line_end(p));

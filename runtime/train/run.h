@@ -65,6 +65,9 @@ typedef struct DdpRun {
   double *denominators; /* [n_counts] of the window */
   double *sums;         /* [n_sums or 1] */
   DdpReducer *reducer;  /* NULL: one rank */
+  bool steps_early;     /* the optimizer steps a bucket as soon as its sum is there */
+  int32_t bad_tensor;   /* whose gradient was not finite then; -1: none */
+  double factor;        /* of the schedule, for the update */
   int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
   float *norms;         /* [n_tensors] */
   char *kept_buffers;   /* on_nan = skip: as they were before the window; else NULL */
@@ -120,6 +123,10 @@ int64_t run_bad_row(DdpRun *r);
 
 /* ---- reduce.c: how gradients travel between ranks */
 DdpError *run_reducer_open(DdpRun *r);
+/* What needs all gradients before the optimizer steps; NULL: nothing does. */
+const char *run_steps_late(const DdpRun *r);
+/* After the last backward pass of an update: sums over ranks, and with steps_early the steps. */
+DdpError *run_reduce(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
 /* Combines loss, stop and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
@@ -132,6 +139,8 @@ bool run_skips(const DdpRun *r);
 bool run_may_skip(const DdpRun *r);
 /* A schedule of measured values: the job's numbers, the metric that it looks at. */
 DdpError *run_measured_open(DdpRun *r);
+/* One step of the optimizer for one tensor. */
+void run_step_tensor(DdpRun *r, int32_t tensor, double factor);
 /* The schedule's factor on the base rates, after `steps` steps of the optimizer. */
 double run_rate_factor(const DdpRun *r, int64_t steps);
 

@@ -28,6 +28,11 @@ void ddp_timing_end(DdpTiming *t, DdpPart part, bool full) {
   t->full++;
 }
 
+void ddp_timing_exposed(DdpTiming *t, double seconds) {
+  t->exposed += seconds;
+  t->exposed_n++;
+}
+
 /* The middle of the bin in which the middle update lies. */
 double ddp_timing_median(const DdpTiming *t) {
   int64_t seen = 0;

@@ -22,6 +22,8 @@ typedef struct DdpTiming {
   /* updates with a full batch: fastest one, and all by the logarithm of their time */
   double least;
   int64_t full, bins[DDP_TIMING_BINS];
+  double exposed; /* seconds of the updates that were collectives: sums made here, and waits */
+  int64_t exposed_n;
 } DdpTiming;
 
 void ddp_timing_begin(DdpTiming *t); /* an update begins */
@@ -29,6 +31,8 @@ void ddp_timing_begin(DdpTiming *t); /* an update begins */
 void ddp_timing_lap(DdpTiming *t, DdpPart part);
 /* A lap, and the update is over. full: it had as many samples as an update can have. */
 void ddp_timing_end(DdpTiming *t, DdpPart part, bool full);
+/* Of one update. */
+void ddp_timing_exposed(DdpTiming *t, double seconds);
 /* Seconds, within 0.3 %; 0 before the first full update. */
 double ddp_timing_median(const DdpTiming *t);
 const char *ddp_timing_part_name(DdpPart part);

@@ -119,7 +119,7 @@ static float total_norm(DdpRun *r) {
 typedef struct Fault {
   int blame; /* -1: no rank in particular */
   bool mine; /* this rank tells it */
-  char text[320];
+  char text[480];
 } Fault;
 
 static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double norm, Fault *f) {
@@ -134,7 +134,7 @@ static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double no
   }
   f->blame = blame;
   f->mine = r->rank == (blame < 0 ? 0 : blame);
-  char where[200] = "", of_gradients[60] = "";
+  char where[200] = "", of_gradients[200] = "";
   /* Gradients that nobody looked at may have spoiled the weights one update before. */
   bool spoiled = !isfinite(ddp_norm(r->params, r->param_count));
   int64_t row = !f->mine || spoiled ? -1 : run_bad_row(r);
@@ -147,9 +147,11 @@ static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double no
   if (spoiled) {
     snprintf(where + used, sizeof where - used, ", the weights were not finite before it");
   }
-  if (r->want_norm) {
+  if (r->bad_tensor >= 0 && isfinite(loss))
+    snprintf(of_gradients, sizeof of_gradients, " and the gradient of %s is not finite",
+             r->job->tensors[r->bad_tensor].name);
+  else if (r->want_norm && r->bad_tensor < 0)
     snprintf(of_gradients, sizeof of_gradients, " and the gradient norm %g", norm);
-  }
   if (f->mine && run_debugs(r, "underflow_overflow")) run_probe(r);
   snprintf(f->text, sizeof f->text, "update %lld: the loss is %g%s%s",
            (long long)r->progress.update + 1, loss, of_gradients, where);
@@ -186,26 +188,28 @@ static void clip(DdpRun *r, float norm) {
   }
 }
 
-static void step_all(DdpRun *r, double factor) {
+void run_step_tensor(DdpRun *r, int32_t tensor, double factor) {
   const DdpJob *job = r->job;
-  for (int32_t k = 0; k < job->n_ready; k++) {
-    const DdpTensor *t = &job->tensors[job->ready[k]];
-    const DdpParamGroup *g = &job->groups[t->group];
-    const DdpOptimizer *o = &job->optimizers[t->optimizer];
-    double rate = r->measured               ? ddp_measured_rate(r->measured, t->group)
-                  : isnan(g->learning_rate) ? r->set->learning_rate
-                                            : g->learning_rate;
-    DdpSegment s = {.p = r->params + t->offset,
-                    .g = r->grads + t->offset,
-                    .n = t->elements,
-                    .block = r->block,
-                    .lr = rate * factor,
-                    .weight_decay = isnan(g->weight_decay) ? r->set->weight_decay : g->weight_decay,
-                    .step = r->progress.update - r->scale.skipped + 1,
-                    .settings = r->set};
-    for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->state[i];
-    o->step(&s);
-  }
+  const DdpTensor *t = &job->tensors[tensor];
+  const DdpParamGroup *g = &job->groups[t->group];
+  const DdpOptimizer *o = &job->optimizers[t->optimizer];
+  double rate = r->measured               ? ddp_measured_rate(r->measured, t->group)
+                : isnan(g->learning_rate) ? r->set->learning_rate
+                                          : g->learning_rate;
+  DdpSegment s = {.p = r->params + t->offset,
+                  .g = r->grads + t->offset,
+                  .n = t->elements,
+                  .block = r->block,
+                  .lr = rate * factor,
+                  .weight_decay = isnan(g->weight_decay) ? r->set->weight_decay : g->weight_decay,
+                  .step = r->progress.update - r->scale.skipped + 1,
+                  .settings = r->set};
+  for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->state[i];
+  o->step(&s);
+}
+
+static void step_all(DdpRun *r, double factor) {
+  for (int32_t k = 0; k < r->job->n_ready; k++) run_step_tensor(r, r->job->ready[k], factor);
 }
 
 DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
@@ -214,7 +218,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   float norm = r->want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
   r->stop = run_stop_of(r->agreement + AT_STOP);
-  out->finite = isfinite(out->loss) && isfinite(norm);
+  out->finite = isfinite(out->loss) && isfinite(norm) && r->bad_tensor < 0;
   double factor = run_rate_factor(r, r->progress.update - r->scale.skipped);
   r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)
                            : factor * r->set->learning_rate;
@@ -232,7 +236,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   }
   clip(r, norm);
   ddp_timing_lap(&r->timing, DDP_PART_norm);
-  step_all(r, factor);
+  if (!r->steps_early) step_all(r, factor);
   ddp_timing_lap(&r->timing, DDP_PART_optimizer);
   r->progress.update++;
   return NULL;

@@ -103,11 +103,7 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   }
   *loss = r->sums[0];
   r->progress.samples_seen += w.samples * r->world;
-  if (!r->reducer) return NULL;
-  ddp_group_at(r->group, r->progress.update, "all-reduce of gradients");
-  DdpError *error = ddp_reducer_finish(r->reducer, &r->exposed);
-  ddp_timing_lap(&r->timing, DDP_PART_communication);
-  return error;
+  return run_reduce(r);
 }
 
 static bool finite_alone(DdpRun *r, int64_t index) {

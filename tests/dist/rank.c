@@ -209,8 +209,8 @@ static DdpError *sum_between(DdpStep *step, int rank, int world, int tensor) {
   ddp_all_sum(step, out, in, 600);
   ddp_all_sum(step, in, in, 1); /* in place */
   if (memcmp(out, want, sizeof out) != 0 || in[0] != want[0]) {
-    DDP_TRY(
-        ddp_reducer_finish(step->reducer, NULL)); /* where the error of a peer's death is kept */
+    DDP_TRY(ddp_reducer_finish(step->reducer, NULL, NULL,
+                               NULL)); /* where the error of a peer's death is kept */
     return ddp_error(DDP_FAILED, "sums over ranks: %g samples, not %g", (double)out[599],
                      (double)want[599]);
   }
@@ -233,7 +233,8 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
   float *grads;
   DdpReducer *r;
   DDP_TRY(ddp_group_alloc(g, total * sizeof *grads, (void **)&grads));
-  const DdpReducerOptions options = {(double)o->size * 4 / 1048576, DDP_f32};
+  const DdpReducerOptions options = {.bucket_cap_mb = (double)o->size * 4 / 1048576,
+                                     .wire = DDP_f32};
   DDP_TRY(ddp_reducer_open(&r, &job, g, grads, &options));
   const DdpBucketInfo *info;
   if (ddp_reducer_buckets(r, &info) != TENSORS) return ddp_error(DDP_FAILED, "buckets");
@@ -255,7 +256,7 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
         ddp_grad_ready(&step, i);
         if (o->sums) DDP_TRY(sum_between(&step, rank, world, i + 1));
       }
-      DDP_TRY(ddp_reducer_finish(r, &exposed));
+      DDP_TRY(ddp_reducer_finish(r, NULL, NULL, &exposed));
     }
     for (int i = 0; i < TENSORS; i++) {
       for (long k = 0; k < o->size; k++) {

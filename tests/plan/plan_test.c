@@ -104,8 +104,15 @@ static Job *make_job(Arena *a, const char *cap) {
   vec_push(a, &sgd.states, "momentum_buffer");
   vec_push(a, &sgd.state_init, 0.0);
   vec_push(a, &job->optimizers, sgd);
-  JobSetting setting = {.key = "ddp_bucket_cap_mb", .value = cap};
-  vec_push(a, &job->settings, setting);
+  const JobSetting settings[] = {
+      {.key = "ddp_bucket_cap_mb", .value = cap},
+      {.key = "max_grad_norm", .value = "0"},
+      {.key = "fp16", .value = "false"},
+      {.key = "on_nan", .value = "stop"},
+      {.key = "debug", .value = "[]"},
+  };
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    vec_push(a, &job->settings, settings[i]);
   return job;
 }
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 8, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 9, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -237,6 +237,7 @@ typedef struct DdpJob {
   int32_t n_counts;                            /* denominators of the loss */
   const double *count_per_sample; /* [n_counts]: constant per sample, or NaN: ask window_counts */
   int32_t n_sums;                 /* accumulators of the evaluation */
+  int32_t loss_after;             /* how many gradients are complete before the loss is */
   const char *const *metrics;     /* names; [0] is "loss" */
   int32_t n_metrics;
 
