@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-from ddptest import BUILD, DDPC, Failure, Folder, children, expect, main, must, read_log, run, wait_for  # noqa: E402,F401
+from ddptest import BUILD, DDPC, ROOT, Failure, Folder, children, expect, main, must, read_log, run, wait_for  # noqa: E402,F401
 
 JOB = "tests/chaos/digits.ddp"
 # Sanitizers and a busy machine make everything slower; limits are there to end what hangs.

@@ -53,7 +53,7 @@ static void test_killed(void **state) {
       run_expect_code(&r, 128 + SIGKILL);
       run_expect(&r, lost, 3);
       run_expect(&r, killed, 1);
-      assert_true(r.seconds < 5);
+      assert_true(r.seconds < run_slack(5));
       run_free(&r);
     }
   }
@@ -69,7 +69,7 @@ static void test_failed(void **state) {
       Run r = job(3, arguments);
       run_expect_code(&r, 8);
       run_expect(&r, lost, 2);
-      assert_true(r.seconds < 5);
+      assert_true(r.seconds < run_slack(5));
       run_free(&r);
     }
   }
@@ -83,7 +83,7 @@ static void expect_timeout(const Run *r, int rank, const char *how) {
   run_expect_code(r, 5);
   run_expect(r, late, 2);
   run_expect(r, how, 2);
-  if (r->seconds < TIMEOUT || r->seconds > TIMEOUT + 3) fail_msg("took %.1f s", r->seconds);
+  if (r->seconds < TIMEOUT || r->seconds > TIMEOUT + run_slack(3)) fail_msg("took %.1f s", r->seconds);
 }
 
 static void test_stopped(void **state) {
@@ -152,7 +152,7 @@ static void test_other_program(void **state) {
     Run r = job(3, arguments);
     run_expect_code(&r, 4);
     run_expect(&r, text, 3);
-    assert_true(r.seconds < 5);
+    assert_true(r.seconds < run_slack(5));
     run_free(&r);
   }
 }
@@ -170,7 +170,7 @@ static void test_launcher_signals(void **state) {
     kill(r.pid, signals[i]);
     run_finish(&r, LIMIT);
     if (r.code == 0 || r.code == -1) fail_msg("signal %d: code %d", signals[i], r.code);
-    assert_true(r.seconds < 10);
+    assert_true(r.seconds < run_slack(10));
     run_expect_gone(strstr(command, "do=loop"));
     run_free(&r);
   }

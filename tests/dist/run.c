@@ -181,3 +181,8 @@ bool run_installed(const char *program) {
   }
   return false;
 }
+
+double run_slack(double seconds) {
+  const char *slowness = getenv("DDP_TEST_SLOWNESS");
+  return slowness ? seconds * atof(slowness) : seconds;
+}

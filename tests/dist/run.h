@@ -31,5 +31,7 @@ void run_expect_code(const Run *r, int code);
 int run_processes(const char *text);
 /* Fails the test unless there is none, or none soon. */
 void run_expect_gone(const char *text);
+/* A limit on this build: under sanitizers everything takes longer (DDP_TEST_SLOWNESS). */
+double run_slack(double seconds);
 bool run_installed(const char *program);
 #endif
