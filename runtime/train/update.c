@@ -226,7 +226,9 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   bool skip = r->agreement[AT_OVERFLOW] > 0 || (run_skips(r) && !out->finite);
   DdpError *error = ddp_scale_update(&r->scale, skip, r->progress.update + 1);
   if (error) r->quiet = r->rank != 0;
-  if (!error && skip && run_skips(r)) error = leave_out(r, local_loss, out->loss, (double)norm);
+  bool scaled = r->scale.on && isfinite(out->loss); /* the scale was too large; nothing is wrong */
+  if (!error && skip && run_skips(r) && !scaled)
+    error = leave_out(r, local_loss, out->loss, (double)norm);
   if (error || skip) {
     r->progress.update++;
     return error;

@@ -15,10 +15,11 @@ def world_sizes():
     with Folder() as f:
         runs = {}
         for ranks, batch, accumulate in ((1, 64, 1), (2, 32, 1), (4, 16, 1), (1, 16, 4), (2, 8, 4)):
-            name = f"{ranks}x{batch}x{accumulate}"
             binary = f.compile(JOB, f"b{batch}", [f"train.per_device_train_batch_size={batch}"])
-            _, log = f.train(binary, name, ranks, ["--gradient_accumulation_steps", str(accumulate)])
-            runs[name] = log
+            for sharding in ("distributed_sampler", "accelerate"):  # the same samples at the same places of the batch
+                name = f"{ranks}x{batch}x{accumulate}" + ("" if sharding[0] == "d" else " in whole batches")
+                _, runs[name] = f.train(binary, name, ranks, ["--gradient_accumulation_steps", str(accumulate),
+                                                              "--sharding", sharding])
         base = runs.pop("1x64x1")
         for name, log in runs.items():
             same(losses(base), losses(log), 1e-5, name)

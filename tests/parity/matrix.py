@@ -7,6 +7,7 @@ items globally; with `--live` also those of transformers.Trainer, whose samplers
     matrix.py                    against fixtures/matrix.json
     matrix.py --live             against PyTorch and the Trainer, run now
     matrix.py --write-fixtures   makes fixtures/matrix.json
+    matrix.py --resume           from every update of a run on 2 ranks, on 1 and on 4
     matrix.py --launchers        a few cases under mpirun and torchrun: the same log
 
 Every run compares its ranks' parameters after each update (check_ranks).
@@ -14,12 +15,13 @@ Every run compares its ranks' parameters after each update (check_ranks).
 import itertools
 import json
 import os
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "reports"))
-from ddptest import Failure, Folder, expect, must, read_log, run  # noqa: E402
+from ddptest import BUILD, Failure, Folder, expect, must, read_log, run  # noqa: E402
 from reports import tensors  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "fixtures", "matrix.json")
@@ -166,6 +168,62 @@ def kept(f, world, chosen):
         return json.load(fixture)["results"][str(world)]
 
 
+# ---------- going on with another number of ranks
+
+def places(case, world):
+    """Places of an epoch's order that all ranks together read: what is padded depends on their number."""
+    n, drop = case["samples"], case["drop_last"]
+    if case["sharding"] == "distributed_sampler" or world == 1 and not drop:
+        per_rank = n // world if drop else -(-n // world)
+        return per_rank // BATCH * BATCH * world if drop else per_rank * world
+    rounds = n // BATCH // world if drop else -(-(-(-n // BATCH)) // world)
+    return rounds * BATCH * world
+
+
+def visits(case, order, at, worlds):
+    """What `seen` is after two epochs that the first number of ranks begins and, after `at` updates, the second ends.
+    An update reads 8 places, whatever the number of ranks."""
+    counts = [sum(y != -100 for y in labels) for _, _, labels in table(case["samples"])]
+    seen, update = [0.0] * 32, 0
+    for epoch in range(2):
+        window = 0
+        while window * 8 < places(case, worlds[update >= at]):
+            end = min(window * 8 + 8, places(case, worlds[update >= at]))
+            read = [order[epoch][p % case["samples"]] for p in range(window * 8, end)]
+            for k in read:
+                seen[k] += 0.5 * counts[k] / sum(counts[k] for k in read)
+            window, update = window + 1, update + 1
+    return seen, update
+
+
+def resume():
+    """Every sample is read as often as if the run had had its new number of ranks from there on."""
+    with Folder() as f:
+        binary = compile_job(f)
+        print_orders, runs = os.path.join(BUILD, "sampler_print"), 0
+        for samples, drop, sharding in itertools.product((3, 13, 24), (False, True), ("distributed_sampler", "accelerate")):
+            case = dict(samples=samples, accumulate=2, drop_last=drop, sharding=sharding, average=True)
+            if drop and samples < 8:
+                continue  # nothing to train on with 4 ranks
+            asked = "".join(f"{samples} 1 2 0 0 1 42 {epoch}\n" for epoch in range(2))
+            order = [[int(v) for v in line.split()] for line in subprocess.run(
+                [print_orders], input=asked, capture_output=True, text=True, check=True).stdout.splitlines()]
+            must(["rm", "-rf", f.file("two")])
+            must([binary, *flags(f, case, f.file("two")), "--nproc-per-node", "2", "--save_strategy", "steps",
+                  "--save_steps", "1"])
+            _, last = visits(case, order, 99, (2, 2))
+            for at, world in itertools.product(range(1, last), (1, 4)):
+                what = f"{name_of(dict(case, trainer=False), 2)}, from update {at} on {world}"
+                must(["rm", "-rf", f.file("on")])
+                must([binary, *flags(f, dict(case, accumulate=4 // world), f.file("on")), "--nproc-per-node", str(world),
+                      "--resume_from_checkpoint", f.file(f"two/checkpoint-{at}"), "--resume_changes", "allow"])
+                seen, total = visits(case, order, at, (2, world))
+                near(what, tensors(f.file("on/model.safetensors"))[0]["seen"], seen)
+                expect(read_log(f.file("on"))[-1]["step"] == total, f"{what}: not {total} updates")
+                runs += 1
+        print(f"{runs} runs went on with another number of ranks")
+
+
 def launchers():
     """The same log under every launcher: own, mpirun, torchrun."""
     mpi = dict(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -188,6 +246,8 @@ if __name__ == "__main__":
     try:
         if "--write-fixtures" in sys.argv:
             write_fixtures()
+        elif "--resume" in sys.argv:
+            resume()
         elif "--launchers" in sys.argv:
             launchers()
         elif "--live" in sys.argv:

@@ -198,6 +198,19 @@ def row_50_combinations():
             expect(buckets == first[1], f"{(find, again, accumulate)}: other buckets")
 
 
+def goes_on():
+    """Checkpoints know that unused parameters have no state; a run that goes on ends with the same bytes."""
+    with Folder() as f:
+        write_data(f)
+        binary = compile_job(f, "unused", "kind=unused", "train.ddp_find_unused_parameters=true")
+        f.train(binary, "straight", 2, ["--save_strategy", "steps", "--save_steps", "1"])
+        names = tensors(f.file("straight/checkpoint-2/optimizer.safetensors"))[0]
+        expect(len(names) == 24 and not any("._" in n for n in names), f"states: {sorted(names)}")
+        f.train(binary, "on", 2, ["--resume_from_checkpoint", f.file("straight/checkpoint-2")])
+        for name, values in tensors(f.file("straight/model.safetensors"))[0].items():
+            expect(tensors(f.file("on/model.safetensors"))[0][name] == values, f"{name}: other bits after going on")
+
+
 def fixture(kind, accumulate, _):
     with open(FIXTURE) as f:
         return json.load(f)[f"{kind}{accumulate}"]
@@ -230,4 +243,4 @@ if __name__ == "__main__":
         sys.argv.remove("--live")
         main(tests(torch_says))
     else:
-        main(dict(tests(fixture), row_50_combinations=row_50_combinations))
+        main(dict(tests(fixture), row_50_combinations=row_50_combinations, goes_on=goes_on))

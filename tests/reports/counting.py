@@ -113,7 +113,7 @@ def row_20_skipped():
         job = probe(f, rows)
         how = dict(lr_scheduler_type="linear")
         for ranks, flags in ((2, ""), (1, "--gradient_accumulation_steps 2"), (2, "--intra_node backend")):
-            r, out = job.start(f"--on_nan skip {flags}", ranks, **how)
+            r, out = job.start(f"--on_nan skip --save_strategy steps --save_steps 1 {flags}", ranks, **how)
             expect(r.code == 0, r.out)
             for part in ("update 4: the loss is", "data row 8 (counted from 1)", "the update is skipped"):
                 expect(r.out.count(part) == 1, f"not once '{part}' in:\n{r.out}")
@@ -122,6 +122,8 @@ def row_20_skipped():
             near(logged(log, "learning_rate"), [1, 5 / 6, 4 / 6, 3 / 6, 3 / 6, 2 / 6], "the schedule")
             near(logged(log, "skipped_updates"), [0, 0, 0, 1, 1, 1], "counted")
             near(weights(out)["w"], [20 / 6, 0], f"{ranks} ranks {flags}")
+        _, on = job.train(f"--on_nan skip --resume_from_checkpoint {out}/checkpoint-5", 2, **how)
+        near(weights(on)["w"], [20 / 6, 0], "from a checkpoint behind the skipped update")
         job.data(train=[(0, 1, 0, 1)] + [(1e38, 1e38, 0, 1e3)] * 30)
         job.fails("not finite for 24 updates in a row", "--on_nan skip", **how)
 
