@@ -5,6 +5,8 @@
 
 typedef struct DdpFanOut { /* start that many ranks here */
   int per_node;            /* 0: no, this process is a rank */
+  int min_per_node;        /* a restart may go on with fewer, down to this */
+  int max_restarts;
   int nodes, node_rank;
   const char *master_addr; /* NULL: one host */
   int master_port;

@@ -39,6 +39,8 @@ static DdpError *pet(DdpFanOut *fan) {
   DdpFanOut f = {.per_node = 1, .nodes = 1, .master_port = 29500, .by = "PET_* variables"};
   if (per_node) DDP_TRY(ddp_detect_count("PET_NPROC_PER_NODE", per_node, &f.per_node));
   if (nodes) DDP_TRY(pet_nodes(nodes, &f.nodes));
+  f.min_per_node = f.per_node;
+  DDP_TRY(ddp_variable_number("PET_MAX_RESTARTS", 0, 1000000, &f.max_restarts));
   if (f.per_node * f.nodes == 1) return NULL;
   if (f.nodes > 1) {
     const char *backend = ddp_variable("PET_RDZV_BACKEND");

@@ -13,6 +13,8 @@ const char ddp_launch_help[] =
     "  --node-rank K         which of them this is, from 0\n"
     "  --master-addr HOST    host with --node-rank 0\n"
     "  --master-port PORT    its port (default 29500)\n"
+    "  --max-restarts R      start failed ranks again, up to R times, from the newest checkpoint\n"
+    "  --min-nproc-per-node M  a restart leaves out lost ranks, down to M\n"
     "Without them the ranks come from torchrun, mpirun, srun or another launcher's environment;\n"
     "without one of those either, the job runs on one rank.\n";
 
@@ -40,9 +42,19 @@ DdpError *ddp_detect_count(const char *name, const char *text, int *out) {
   return NULL;
 }
 
-enum { FLAG_NPROC, FLAG_NNODES, FLAG_NODE_RANK, FLAG_ADDR, FLAG_PORT, FLAG_COUNT };
-static const char *const flag_names[FLAG_COUNT] = {"nproc-per-node", "nnodes", "node-rank",
-                                                   "master-addr", "master-port"};
+enum {
+  FLAG_NPROC,
+  FLAG_NNODES,
+  FLAG_NODE_RANK,
+  FLAG_ADDR,
+  FLAG_PORT,
+  FLAG_RESTARTS,
+  FLAG_LEAST,
+  FLAG_COUNT
+};
+static const char *const flag_names[FLAG_COUNT] = {
+    "nproc-per-node", "nnodes",       "node-rank",         "master-addr",
+    "master-port",    "max-restarts", "min-nproc-per-node"};
 
 /* Number of the flag that argument spells, -1 if none; *value: text after "=" or NULL. */
 static int flag_of(const char *argument, const char **value) {
@@ -79,7 +91,16 @@ static DdpError *fan_out_of(const char *const values[FLAG_COUNT], DdpFanOut *out
   DDP_TRY(number_flag(FLAG_NNODES, values[FLAG_NNODES], 1, 65536, &out->nodes));
   DDP_TRY(number_flag(FLAG_PORT, values[FLAG_PORT], 1, 65535, &out->master_port));
   DDP_TRY(number_flag(FLAG_NODE_RANK, values[FLAG_NODE_RANK], 0, out->nodes - 1, &out->node_rank));
+  out->min_per_node = out->per_node;
+  DDP_TRY(number_flag(FLAG_RESTARTS, values[FLAG_RESTARTS], 0, 1000000, &out->max_restarts));
+  DDP_TRY(number_flag(FLAG_LEAST, values[FLAG_LEAST], 1, out->per_node, &out->min_per_node));
+  if (values[FLAG_LEAST] && !out->max_restarts)
+    return ddp_error(DDP_USAGE, "--min-nproc-per-node has no effect without --max-restarts");
   if (out->nodes == 1) return NULL;
+  if (out->min_per_node < out->per_node)
+    return ddp_error(DDP_USAGE,
+                     "--min-nproc-per-node with --nnodes is not supported yet: all hosts "
+                     "restart with the same number of ranks");
   if (!values[FLAG_NODE_RANK] || !values[FLAG_ADDR])
     return ddp_error(DDP_USAGE, "--nnodes %d needs --node-rank and --master-addr", out->nodes);
   out->master_addr = values[FLAG_ADDR];

@@ -30,7 +30,7 @@ DdpError *ddp_launch(int *argc, char **argv, DdpLaunch *out, int *parent_exit) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   DDP_TRY(ddp_detect_flags(argc, argv, &fan));
   DDP_TRY(ddp_detect(&fan, out));
-  if (fan.per_node && fan.per_node * fan.nodes == 1) {
+  if (fan.per_node && fan.per_node * fan.nodes == 1 && !fan.max_restarts) {
     *out = (DdpLaunch){.by = fan.by, .world = 1, .local_world = 1};
     return NULL;
   }

@@ -23,7 +23,9 @@ typedef struct DdpLaunch {
   const char *run_id, *job_key;
   const char *job; /* the same text on all hosts of the job and on no other job's; NULL: unknown */
   int pmi_fd;
-  bool child; /* of our own launcher */
+  bool child;      /* of our own launcher */
+  int restarts;    /* how many there were before */
+  int first_world; /* ranks of the first round; 0: as many as now */
 } DdpLaunch;
 
 enum { DDP_LAUNCH_PORTS = 8 };
@@ -34,6 +36,14 @@ int ddp_launch_port(const DdpLaunch *l, int i);
    the ranks, waits for them and sets *parent_exit to the exit code (>= 0); otherwise *parent_exit
    = -1. */
 DdpError *ddp_launch(int *argc, char **argv, DdpLaunch *out, int *parent_exit);
+/* For restarts (--max-restarts), in the launcher; each may be NULL. */
+typedef struct DdpLaunchHooks {
+  void *self;
+  void (*begin)(void *self); /* before the first round; argv has no launcher's flags any more */
+  /* Can a job that began with `first` ranks on this host go on with `ranks` of them? */
+  bool (*fits)(void *self, int ranks, int first);
+} DdpLaunchHooks;
+void ddp_launch_hooks(const DdpLaunchHooks *hooks);
 /* Lines for --help. */
 extern const char ddp_launch_help[];
 /* Writes torchrun's error file, /dev/termination-log; waits as a victim should (launch

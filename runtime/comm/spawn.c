@@ -1,6 +1,7 @@
-/* Parent mode. In: how many ranks. Out: the ranks, later one exit code and one line saying which
-   rank failed first and why. Holds: no rank outlives the parent, whatever ends it: ranks have a
-   parent-death signal, and a failing or interrupted job is ended by SIGTERM, then SIGKILL. */
+/* Parent mode. In: how many ranks, how many restarts. Out: the ranks, later one exit code and one line
+   saying which rank failed first and why. Holds: no rank outlives the parent, whatever ends it: ranks
+   have a parent-death signal, and a failing or interrupted job is ended by SIGTERM, then SIGKILL; a
+   round of ranks begins when the last one of the round before is gone. */
 #include "spawn.h"
 #include "clock.h"
 #include "log.h"
@@ -20,6 +21,12 @@
    interrupted job may take the time to save that torchrun and Slurm give as well. */
 static const double own_end = 1.0, term_to_kill = 2.0, interrupted_to_kill = 30.0;
 
+static DdpLaunchHooks hooks;
+
+void ddp_launch_hooks(const DdpLaunchHooks *h) {
+  hooks = *h;
+}
+
 typedef struct Child {
   pid_t pid; /* 0: reaped */
   int status;
@@ -27,10 +34,16 @@ typedef struct Child {
 
 typedef struct Job {
   const DdpFanOut *fan;
+  int ranks;      /* of this host in this round */
+  int restarts;   /* so far */
+  long oom_kills; /* of this machine when the round began */
+  char key[64];   /* of the round */
+  /* The round. */
   Child *children;
   int alive;
   pid_t group;             /* process group of all ranks */
   int culprit;             /* local index of the rank to blame, -1: none */
+  int lost;                /* ranks that failed by themselves */
   double failed_at;        /* 0: nothing failed */
   double term_at, kill_at; /* 0: not planned */
   int signal;              /* that we passed on, 0: none */
@@ -66,19 +79,33 @@ static bool stopped(pid_t pid) {
 }
 
 static int global_rank(const Job *j, int i) {
-  return j->fan->node_rank * j->fan->per_node + i;
+  return j->fan->node_rank * j->ranks + i;
 }
 
 static void signal_all(const Job *j, int number) {
-  for (int i = 0; i < j->fan->per_node; i++) {
+  for (int i = 0; i < j->ranks; i++) {
     if (j->children[i].pid) kill(j->children[i].pid, number);
   }
 }
 
-static void describe(int status, char *out, size_t size) {
+/* Processes of this machine that the kernel has killed for memory, in any control group; -1: not told. */
+static long oom_kills(void) {
+  char line[128];
+  long n = -1;
+  FILE *f = fopen("/proc/vmstat", "re");
+  while (f && fgets(line, sizeof line, f) && sscanf(line, "oom_kill %ld", &n) != 1) {
+  }
+  if (f) fclose(f);
+  return n;
+}
+
+static void describe(const Job *j, int status, char *out, size_t size) {
   if (WIFSIGNALED(status))
-    snprintf(out, size, "was killed by signal %d (%s)", WTERMSIG(status),
-             strsignal(WTERMSIG(status)));
+    snprintf(out, size, "was killed by signal %d (%s)%s", WTERMSIG(status),
+             strsignal(WTERMSIG(status)),
+             WTERMSIG(status) == SIGKILL && oom_kills() > j->oom_kills
+                 ? " while the kernel killed processes because memory ran out"
+                 : "");
   else
     snprintf(out, size, "ended with exit code %d", WEXITSTATUS(status));
 }
@@ -88,6 +115,7 @@ static void on_exit_of(Job *j, int i, int status) {
   j->alive--;
   if (status_stopped(status) && j->kill_at <= 0) j->kill_at = ddp_clock() + interrupted_to_kill;
   if (!status_failed(status) || status_stopped(status) || j->signal) return;
+  j->lost += !status_victim(status) && j->term_at <= 0;
   if (j->culprit < 0 ||
       (status_victim(j->children[j->culprit].status) && !status_victim(status) && j->term_at <= 0))
     j->culprit = i;
@@ -98,7 +126,7 @@ static void reap(Job *j) {
   int status;
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-    for (int i = 0; i < j->fan->per_node; i++) {
+    for (int i = 0; i < j->ranks; i++) {
       if (j->children[i].pid == pid) on_exit_of(j, i, status);
     }
   }
@@ -110,10 +138,11 @@ static void end_rest(Job *j) {
   if (j->failed_at > 0 && j->term_at <= 0 && now >= j->failed_at + own_end) {
     j->term_at = now;
     j->kill_at = now + term_to_kill;
-    for (int i = 0; i < j->fan->per_node; i++) {
+    for (int i = 0; i < j->ranks; i++) {
       pid_t pid = j->children[i].pid;
       if (pid && stopped(pid)) { /* takes no other signal */
         j->stopped = i;
+        j->lost++;
         kill(pid, SIGKILL);
       } else if (pid) {
         kill(pid, SIGTERM);
@@ -121,7 +150,7 @@ static void end_rest(Job *j) {
     }
   }
   if (j->kill_at > 0 && !j->killed && now >= j->kill_at) {
-    for (int i = 0; i < j->fan->per_node; i++) {
+    for (int i = 0; i < j->ranks; i++) {
       if (j->children[i].pid)
         ddp_log(DDP_LOG_warning, "rank %d did not end; killing it", global_rank(j, i));
     }
@@ -163,7 +192,7 @@ static void watch(Job *j, int signals) {
 static int exit_code(const Job *j) {
   if (j->culprit < 0) {
     int code = 0;
-    for (int i = 0; i < j->fan->per_node; i++) {
+    for (int i = 0; i < j->ranks; i++) {
       int s = j->children[i].status;
       if (status_failed(s) && (!code || code == DDP_STOPPED))
         code = WIFEXITED(s) ? WEXITSTATUS(s) : 128 + WTERMSIG(s);
@@ -171,8 +200,8 @@ static int exit_code(const Job *j) {
     return code;
   }
   int s = j->children[j->culprit].status;
-  char what[128];
-  describe(s, what, sizeof what);
+  char what[160];
+  describe(j, s, what, sizeof what);
   if (j->stopped >= 0)
     ddp_log(DDP_LOG_error,
             "rank %d was stopped (SIGSTOP, a debugger?) and has been killed; first to "
@@ -191,12 +220,15 @@ static void set_number(const char *name, int v) {
 }
 
 /* What the rank will be, and the names torchrun gives it for programs that it may start. */
-static void become_rank(const DdpFanOut *fan, int i, const char *key, DdpLaunch *out) {
+static void become_rank(const Job *j, int i, const char *key, DdpLaunch *out) {
+  const DdpFanOut *fan = j->fan;
   *out = (DdpLaunch){.by = fan->by,
-                     .rank = fan->node_rank * fan->per_node + i,
-                     .world = fan->per_node * fan->nodes,
+                     .rank = global_rank(j, i),
+                     .world = j->ranks * fan->nodes,
                      .local_rank = i,
-                     .local_world = fan->per_node,
+                     .local_world = j->ranks,
+                     .restarts = j->restarts,
+                     .first_world = fan->per_node * fan->nodes,
                      .master_addr = fan->master_addr,
                      .master_port = fan->master_addr ? fan->master_port : 0,
                      .job_key = key,
@@ -204,7 +236,8 @@ static void become_rank(const DdpFanOut *fan, int i, const char *key, DdpLaunch 
   set_number("RANK", out->rank);
   set_number("WORLD_SIZE", out->world);
   set_number("LOCAL_RANK", i);
-  set_number("LOCAL_WORLD_SIZE", fan->per_node);
+  set_number("LOCAL_WORLD_SIZE", j->ranks);
+  set_number("TORCHELASTIC_RESTART_COUNT", j->restarts);
   set_number("GROUP_RANK", fan->node_rank);
   if (fan->master_addr) {
     setenv("MASTER_ADDR", fan->master_addr, 1);
@@ -234,45 +267,105 @@ static bool start_rank(Job *j, int i, pid_t parent, const sigset_t *old) {
   return false;
 }
 
-DdpError *ddp_spawn(const DdpFanOut *fan, DdpLaunch *out, int *parent_exit) {
-  static char key[64];
-  snprintf(key, sizeof key, "own-%016llx", (unsigned long long)ddp_net_nonce());
-  sigset_t watched, old;
-  sigemptyset(&watched);
+/* ---------- restarts ---------- */
+
+/* Same run, same bits: what comes from flags, data or numbers would come again. */
+static bool comes_again(int code) {
+  return code == DDP_USAGE || code == DDP_DATA || code == DDP_NUMERIC;
+}
+
+/* Ranks of the next round: as many as are left, if that is allowed and the job can be cut so. */
+static int next_ranks(const Job *j) {
+  int n = j->ranks - (j->lost > 0 ? j->lost : 1), least = j->fan->min_per_node;
+  if (least >= j->ranks) return j->ranks;
+  if (n < least) n = least;
+  while (n >= least && hooks.fits && !hooks.fits(hooks.self, n, j->fan->per_node)) n--;
+  return n >= least ? n : j->ranks;
+}
+
+static bool again(Job *j, int code) {
+  const DdpFanOut *fan = j->fan;
+  if (!fan->max_restarts || j->culprit < 0 || j->signal) return false;
+  if (comes_again(code)) {
+    ddp_log(DDP_LOG_error, "not restarted: it would end with exit code %d again", code);
+    return false;
+  }
+  if (j->restarts == fan->max_restarts) {
+    ddp_log(DDP_LOG_error, "not restarted: none is left (--max-restarts %d)", fan->max_restarts);
+    return false;
+  }
+  int ranks = next_ranks(j);
+  j->restarts++;
+  ddp_log(DDP_LOG_warning, "restart %d of %d, with %d rank%s%s", j->restarts, fan->max_restarts,
+          ranks, ranks == 1 ? "" : "s", ranks < j->ranks ? " (--min-nproc-per-node)" : "");
+  j->ranks = ranks;
+  return true;
+}
+
+static void round_begin(Job *j) {
+  memset(j->children, 0, (size_t)j->fan->per_node * sizeof *j->children);
+  snprintf(j->key, sizeof j->key, "own-%016llx", (unsigned long long)ddp_net_nonce());
+  j->oom_kills = oom_kills();
+  j->alive = j->lost = 0;
+  j->group = 0;
+  j->culprit = j->stopped = -1;
+  j->failed_at = j->term_at = j->kill_at = 0;
+  j->killed = false;
+  fflush(NULL); /* or every rank would print what waits in the buffers */
+}
+
+/* true: this process is a rank. */
+static bool round_start(Job *j, const sigset_t *old, DdpLaunch *out, DdpError **error) {
+  static char key[sizeof j->key];
+  pid_t parent = getpid();
+  round_begin(j);
+  for (int i = 0; i < j->ranks && !*error; i++) {
+    if (start_rank(j, i, parent, old)) {
+      memcpy(key, j->key, sizeof key);
+      become_rank(j, i, key, out);
+      return true;
+    }
+    if (!j->children[i].pid)
+      *error =
+          ddp_error(DDP_FAILED, "cannot start rank %d: %s", global_rank(j, i), strerror(errno));
+  }
+  if (*error) signal_all(j, SIGKILL);
+  return false;
+}
+
+/* Signals that the parent takes instead of dying of them; what is ignored stays so. */
+static int signals_open(sigset_t *old) {
   static const int numbers[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
                                 SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
+  sigset_t watched;
+  sigemptyset(&watched);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     struct sigaction inherited;
     sigaction(numbers[i], NULL, &inherited);
     if (inherited.sa_handler != SIG_IGN || numbers[i] == SIGCHLD) sigaddset(&watched, numbers[i]);
   }
-  sigprocmask(SIG_BLOCK, &watched, &old);
-  int signals = signalfd(-1, &watched, SFD_CLOEXEC);
-  Job j = {.fan = fan, .culprit = -1, .stopped = -1};
+  sigprocmask(SIG_BLOCK, &watched, old);
+  return signalfd(-1, &watched, SFD_CLOEXEC);
+}
+
+DdpError *ddp_spawn(const DdpFanOut *fan, DdpLaunch *out, int *parent_exit) {
+  sigset_t old;
+  int signals = signals_open(&old);
+  Job j = {.fan = fan, .ranks = fan->per_node};
   j.children = calloc((size_t)fan->per_node, sizeof *j.children);
   if (!j.children || signals < 0)
     return ddp_error(DDP_FAILED, "cannot start ranks: %s", strerror(errno));
-  pid_t parent = getpid();
-  fflush(NULL); /* or every rank would print what waits in the buffers */
-  for (int i = 0; i < fan->per_node; i++) {
-    if (start_rank(&j, i, parent, &old)) {
-      close(signals);
-      free(j.children);
-      become_rank(fan, i, key, out);
-      *parent_exit = -1;
-      return NULL;
-    }
-    if (!j.children[i].pid) {
-      int e = errno;
-      signal_all(&j, SIGKILL);
-      watch(&j, signals);
-      return ddp_error(DDP_FAILED, "cannot start rank %d: %s", global_rank(&j, i), strerror(e));
-    }
-  }
-  watch(&j, signals);
-  *parent_exit = exit_code(&j);
+  DdpError *error = NULL;
+  *parent_exit = -1;
+  if (fan->max_restarts && hooks.begin) hooks.begin(hooks.self);
+  do {
+    if (round_start(&j, &old, out, &error)) break;
+    watch(&j, signals);
+    if (!error) *parent_exit = exit_code(&j);
+  } while (!error && again(&j, *parent_exit));
   close(signals);
   free(j.children);
-  sigprocmask(SIG_SETMASK, &old, NULL);
-  return NULL;
+  if (out->child) *parent_exit = -1;
+  if (!out->child) sigprocmask(SIG_SETMASK, &old, NULL);
+  return error;
 }

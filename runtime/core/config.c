@@ -482,7 +482,8 @@ void ddp_config_help(const DdpConfig *c, FILE *out) {
 /* What only rank 0 or the one machine uses may differ between ranks. */
 static bool may_differ(int key) {
   return key == DDP_KEY_output_dir || key == DDP_KEY_data_root || key == DDP_KEY_threads ||
-         key == DDP_KEY_disable_tqdm || key == DDP_KEY_log_format || key == DDP_KEY_run_name;
+         key == DDP_KEY_disable_tqdm || key == DDP_KEY_log_format || key == DDP_KEY_run_name ||
+         key == DDP_KEY_resume_from_checkpoint;
 }
 
 char *ddp_config_agreement(const DdpConfig *c) {

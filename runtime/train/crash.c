@@ -24,8 +24,9 @@ static const struct {
   const char *name, *means;
 } crashes[] = {
     {SIGSEGV, "SIGSEGV", "memory that is not its own, or a stack that is full"},
-    {SIGBUS, "SIGBUS", "memory behind a file or between ranks that is not there: a file was cut while "
-                       "in use, or memory is full"},
+    {SIGBUS, "SIGBUS",
+     "memory behind a file or between ranks that is not there: a file was cut while "
+     "in use, or memory is full"},
     {SIGFPE, "SIGFPE", "an integer divided by zero"},
     {SIGILL, "SIGILL", "an instruction that this processor does not have"},
     {SIGABRT, "SIGABRT", "a library gave up; what it said stands above"},

@@ -7,6 +7,7 @@
 #include "log.h"
 #include "manifest.h"
 #include "report.h"
+#include "restart.h"
 #include "run.h"
 #include "saver.h"
 #include <fcntl.h>
@@ -334,7 +335,9 @@ int ddp_main(const DdpJob *job, int argc, char **argv) {
   run_limit_spinning(argv);
   DdpError *error = check_cpu(job);
   if (error) return finish(&launch, error, false);
+  run_restart_ready(job, &argc, argv);
   error = ddp_launch(&argc, argv, &launch, &parent_exit);
+  if (!error && parent_exit < 0) error = run_restart_flags(&launch, &argc, &argv);
   if (error) return finish(&launch, error, false);
   if (parent_exit >= 0) return parent_exit;
   return run_rank(job, &launch, argc, argv);

@@ -89,11 +89,12 @@ static DdpError *find(DdpRun *r, RunResume *resume) {
 
 DdpError *run_resume_find(DdpRun *r) {
   const char *path = r->set->resume_from_checkpoint;
-  if (!path || is(path, "false") || is(path, "False")) return NULL;
+  bool asked = path && !is(path, "false") && !is(path, "False");
+  if (!asked && r->world == 1) return NULL;
   RunResume *resume = calloc(1, sizeof *resume);
   if (!resume) return no_memory();
   r->resume = resume;
-  DDP_TRY(run_agree(r, r->rank == 0 ? find(r, resume) : NULL, "looking for a checkpoint"));
+  DDP_TRY(run_agree(r, r->rank == 0 && asked ? find(r, resume) : NULL, "looking for a checkpoint"));
   if (r->world > 1)
     DDP_TRY(ddp_group_broadcast(r->group, &resume->told, (int64_t)sizeof resume->told, 0,
                                 "the checkpoint"));

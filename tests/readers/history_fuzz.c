@@ -7,9 +7,11 @@
 #include <string.h>
 
 const FuzzSeed fuzz_seeds[] = {
-    FUZZ_SEED("{\"best_metric\": 0.5, \"best_model_checkpoint\": \"out/checkpoint-20\", \"epoch\": 1.5, "
-              "\"log_history\": [{\"loss\": 0.1, \"step\": 1, \"name\": \"\\u00e4\"}, {\"eval_loss\": 1e-7, "
-              "\"list\": [1, [true, null]]}], \"max_steps\": 40}"),
+    FUZZ_SEED(
+        "{\"best_metric\": 0.5, \"best_model_checkpoint\": \"out/checkpoint-20\", \"epoch\": 1.5, "
+        "\"log_history\": [{\"loss\": 0.1, \"step\": 1, \"name\": \"\\u00e4\"}, {\"eval_loss\": "
+        "1e-7, "
+        "\"list\": [1, [true, null]]}], \"max_steps\": 40}"),
     FUZZ_SEED("{\"best_model_checkpoint\": null, \"log_history\": []}"),
     {NULL, 0}};
 

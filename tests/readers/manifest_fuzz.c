@@ -12,12 +12,15 @@
 #include <xxhash.h>
 
 const FuzzSeed fuzz_seeds[] = {
-    FUZZ_SEED("{\"job\": \"j.ddp\", \"compiler\": \"ddpc\", \"format\": 1, \"update\": 20, \"total\": 40, \"epoch\": 1, "
-              "\"window\": 3, \"world\": 2, \"batch\": 16, \"accumulation\": 1, \"samples\": 500, "
-              "\"updates_per_epoch\": 17, \"complete_state\": 1, \"spec_hash\": \"0123456789abcdef\", "
-              "\"plan_hash\": \"0123456789abcdef\", \"data_hash\": \"0123456789abcdef\", "
-              "\"settings\": {\"learning_rate\": \"0.1\", \"seed\": \"42\"}, \"files\": "
-              "[{\"name\": \"model.safetensors\", \"bytes\": 3, \"xxh128\": \"06b05ab6733a618578af5f94892f3950\"}]}"),
+    FUZZ_SEED(
+        "{\"job\": \"j.ddp\", \"compiler\": \"ddpc\", \"format\": 1, \"update\": 20, \"total\": "
+        "40, \"epoch\": 1, "
+        "\"window\": 3, \"world\": 2, \"batch\": 16, \"accumulation\": 1, \"samples\": 500, "
+        "\"updates_per_epoch\": 17, \"complete_state\": 1, \"spec_hash\": \"0123456789abcdef\", "
+        "\"plan_hash\": \"0123456789abcdef\", \"data_hash\": \"0123456789abcdef\", "
+        "\"settings\": {\"learning_rate\": \"0.1\", \"seed\": \"42\"}, \"files\": "
+        "[{\"name\": \"model.safetensors\", \"bytes\": 3, \"xxh128\": "
+        "\"06b05ab6733a618578af5f94892f3950\"}]}"),
     FUZZ_SEED("{\"format\": 2}"),
     FUZZ_SEED("[]"),
     {NULL, 0}};
