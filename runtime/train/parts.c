@@ -108,12 +108,13 @@ static void progress_add(RunParts *p, DdpRun *r) {
   number_add(p, "total_updates", DDP_i64, &r->counts.total);
 }
 
+/* Updates are skipped with fp16 and with on_nan = skip, which a run that goes on may do without. */
 static void scale_add(RunParts *p, DdpScale *s) {
+  number_add(p, "skipped_updates", DDP_i64, &s->skipped);
+  number_add(p, "skipped_in_a_row", DDP_i64, &s->in_a_row);
   if (!s->on) return;
   number_add(p, "loss_scale", DDP_f64, &s->scale);
   number_add(p, "loss_scale.good_updates", DDP_i64, &s->good);
-  number_add(p, "loss_scale.skipped_updates", DDP_i64, &s->skipped);
-  number_add(p, "loss_scale.skipped_in_a_row", DDP_i64, &s->in_a_row);
 }
 
 static void measured_add(RunParts *p, DdpMeasured *m) {
