@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 const char *ddp_variable(const char *name) {
@@ -100,6 +101,11 @@ static bool has_bare_pmix(void) {
   return space && ddp_variable("PMIX_RANK") && strncmp(space, "slurm.", 6) != 0;
 }
 
+/* All ranks are on this host, which has a name for the socket where they meet. */
+static bool has_socket(const DdpLaunch *l) {
+  return l->local_world == l->world && l->job_key;
+}
+
 static DdpError *slurm_step(DdpLaunch *out) {
   static char key[128];
   int node = 0;
@@ -130,25 +136,12 @@ static DdpError *slurm_address(DdpLaunch *out) {
   return NULL;
 }
 
-/* What the launcher brings, if it is really there and the user has not named an address. */
-static DdpError *own_channel(const Launcher *l, DdpLaunch *out) {
-  if (out->world == 1 || out->master_addr) return NULL;
-  if (l->channel == DDP_CHANNEL_pmi && ddp_variable("PMI_FD")) {
-    DDP_TRY(ddp_variable_number("PMI_FD", 0, 1 << 20, &out->pmi_fd));
-    if (fcntl(out->pmi_fd, F_GETFD) >= 0) out->channel = DDP_CHANNEL_pmi;
-  }
-  if (l->channel == DDP_CHANNEL_pmix && ddp_variable("PMIX_RANK") &&
-      ddp_variable("PMIX_NAMESPACE") && !(out->local_world == out->world && out->job_key))
-    out->channel = DDP_CHANNEL_pmix;
-  return NULL;
-}
-
-/* Ranks of one launcher on one host have the same parent: its pid and start time are a job key. */
-static const char *parent_key(void) {
+/* A process that all ranks of the host have in common is a job key: its pid and start time. */
+static const char *process_key(int pid) {
   static char key[64];
   char path[64], stat[1024];
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)getppid());
-  FILE *f = fopen(path, "r");
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *f = fopen(path, "re");
   if (!f) return NULL;
   size_t n = fread(stat, 1, sizeof stat - 1, f);
   fclose(f);
@@ -156,14 +149,37 @@ static const char *parent_key(void) {
   const char *p = strrchr(stat, ')'); /* the name may hold anything, it ends at the last ) */
   for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
   if (!p) return NULL;
-  snprintf(key, sizeof key, "parent-%d-%.*s", (int)getppid(), (int)strcspn(p + 1, " "), p + 1);
+  snprintf(key, sizeof key, "process-%d-%.*s", pid, (int)strcspn(p + 1, " "), p + 1);
   return key;
+}
+
+/* The daemon at the other end of PMI's descriptor; scripts between it and the rank do not matter. */
+static const char *daemon_key(int fd) {
+  struct ucred c;
+  socklen_t n = sizeof c;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) || c.pid <= 0 ? NULL : process_key(c.pid);
+}
+
+/* What the launcher brings, if it is really there, the user has named no address, and a socket of
+   this host will not do: in a launcher's barrier nobody can say which rank is missing. */
+static DdpError *own_channel(const Launcher *l, DdpLaunch *out) {
+  if (out->world == 1 || out->master_addr) return NULL;
+  if (l->channel == DDP_CHANNEL_pmi && ddp_variable("PMI_FD")) {
+    DDP_TRY(ddp_variable_number("PMI_FD", 0, 1 << 20, &out->pmi_fd));
+    bool there = fcntl(out->pmi_fd, F_GETFD) >= 0;
+    if (there && !out->job_key) out->job_key = daemon_key(out->pmi_fd);
+    if (there && !has_socket(out)) out->channel = DDP_CHANNEL_pmi;
+  }
+  if (l->channel == DDP_CHANNEL_pmix && ddp_variable("PMIX_RANK") &&
+      ddp_variable("PMIX_NAMESPACE") && !has_socket(out))
+    out->channel = DDP_CHANNEL_pmix;
+  return NULL;
 }
 
 static DdpError *channel(DdpLaunch *out) {
   if (out->world == 1 || out->master_addr || out->channel != DDP_CHANNEL_direct) return NULL;
-  if (out->local_world == out->world && !out->job_key) out->job_key = parent_key();
-  if (out->local_world == out->world && out->job_key) return NULL;
+  if (!out->job_key) out->job_key = process_key((int)getppid());
+  if (has_socket(out)) return NULL;
   return ddp_error(DDP_USAGE,
                    "%s says this is rank %d of %d but not how the ranks find each other: set "
                    "MASTER_ADDR (and MASTER_PORT) to the host of rank 0 on every rank",

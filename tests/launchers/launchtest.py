@@ -1,0 +1,111 @@
+"""What the tests of launchers share: finding a launcher, two hosts for it, the same job under it and under our own
+launcher. Python's standard library only."""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for folder in ("e2e", "net"):
+    sys.path.insert(0, os.path.join(os.path.dirname(HERE), folder))
+
+from ddptest import BUILD, Failure, Folder, Skip, expect, losses, main, must, read_log, run, same, wait_for  # noqa: E402,F401
+from hosts import Hosts  # noqa: E402,F401
+
+JOB = "examples/digits/job.ddp"
+FLAGS = ["--max_steps", "4", "--eval_strategy", "no", "--logging_steps", "1", "--warmup_steps", "2"]
+RANK = os.path.join(BUILD, "dist_rank")  # a rank that says how it met the others: tests/dist/rank.c
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+WORLDS = (1, 2, 3, 4)
+
+
+def installed(*names):
+    """Path of the first of these programs."""
+    for name in names:
+        found = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        if found:
+            return found
+    raise Skip(f"{names[0]} is not installed")
+
+
+def of_torch(name):
+    """A program that stands beside the Python with PyTorch (DDP_TORCH_PYTHON)."""
+    python = os.environ.get("DDP_TORCH_PYTHON")
+    found = os.path.join(os.path.dirname(python), name) if python else shutil.which(name)
+    if not found or not os.path.exists(found):
+        raise Skip(f"{name} is not installed (DDP_TORCH_PYTHON names the Python of PyTorch)")
+    return found
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+class Reference:
+    """One job, and what it gives under our own launcher: other launchers must give the same bits."""
+
+    def __init__(self, folder):
+        self.folder, self.binary, self.known = folder, folder.compile(JOB, "digits"), {}
+
+    def flags(self, accumulation):
+        return FLAGS + ["--gradient_accumulation_steps", str(accumulation)]
+
+    def of(self, world, accumulation):
+        key = (world, accumulation)
+        if key not in self.known:
+            name = f"own-{world}-{accumulation}"
+            _, log = self.folder.train(self.binary, name, world, self.flags(accumulation))
+            self.known[key] = losses(log), content(self.folder.file(f"{name}/model.safetensors"))
+        return self.known[key]
+
+    def compare(self, name, launcher, world, accumulation=1, says=None, env=None, start=None, limit=60):
+        """LAUNCHER: words before the program. start: runs one command for each of several hosts instead."""
+        out = self.folder.file(f"{name}-{world}-{accumulation}".replace(" ", "-"))
+        program = [self.binary, "--output_dir", out] + self.flags(accumulation)
+        r = start(program) if start else must(launcher + program, env=env, limit=limit)
+        log = read_log(out)
+        want, weights = self.of(world, accumulation)
+        same(want, losses(log), 0, f"{name}, {world} ranks")
+        expect(content(f"{out}/model.safetensors") == weights, f"{name}, {world} ranks: other weights")
+        expect(log[0]["world_size"] == world, f"{name}: {log[0]}")
+        if says and world > 1:
+            expect(f"{world} ranks ({says}" in r.out, f"{name}: no \"{world} ranks ({says}\" in\n{r.out}")
+        return r
+
+
+def compare_all(name, launcher, says, env=None, worlds=WORLDS, limit=60):
+    """launcher(n): words that start n ranks."""
+    with Folder() as f:
+        reference = Reference(f)
+        for world in worlds:
+            for accumulation in (1, 3):
+                reference.compare(name, launcher(world), world, accumulation, says, env, limit=limit)
+
+
+def together(commands, limit=60, env=None, envs=None):
+    """Runs commands side by side, each in a session of its own, to their end. Returns [(code, output)]."""
+    import signal
+    import time
+    ps = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                           env=dict(os.environ, **(env or {}), **(envs[i] if envs else {})))
+          for i, c in enumerate(commands)]
+    results, stop = [], time.monotonic() + limit
+    for p in ps:
+        try:
+            out, _ = p.communicate(timeout=max(0.1, stop - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            for q in ps:
+                if q.poll() is None:
+                    os.killpg(q.pid, signal.SIGKILL)
+            out, _ = p.communicate()
+            raise Failure(f"still running after {limit} s: {' '.join(p.args)}\n{out}")
+        results.append((p.returncode, out))
+    return results

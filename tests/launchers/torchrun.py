@@ -1,0 +1,227 @@
+"""torchrun in its ways of starting, its failures and restarts; accelerate, which is torchrun or starts one process."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+from launchtest import (AS_ROOT, RANK, Failure, Folder, Reference, compare_all, expect, free_port, installed, main,
+                        of_torch, run, together, wait_for)
+
+TORCH = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+SAYS = "torchrun, shared memory"
+
+
+def torchrun(n, *flags):
+    return [of_torch("torchrun"), "--no-python", f"--nproc_per_node={n}", *flags]
+
+
+def accelerate(n, *flags):
+    return [of_torch("accelerate"), "launch", "--no_python", "--num_processes", str(n), *flags]
+
+
+def torchrun_bits():
+    compare_all("torchrun", torchrun, SAYS, limit=90)
+
+
+def torchrun_ways():
+    """Who listens on MASTER_PORT differs; the bits do not."""
+    with Folder() as f:
+        reference = Reference(f)
+        for name, flags, env in (
+                ("standalone", ["--standalone"], None),
+                ("static", ["--master-port", str(free_port())], None),
+                ("ipv6", ["--master-addr", "::1", "--master-port", str(free_port())], None),
+                ("c10d", ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"], None),
+                ("store of nobody", [], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}),
+                ("virtual local rank", ["--virtual-local-rank"], None)):
+            reference.compare(name, torchrun(2, *flags), 2, 1, SAYS, env, limit=90)
+
+
+def torchrun_two_agents():
+    """Two agents with two ranks each: as four ranks of one."""
+    with Folder() as f:
+        reference = Reference(f)
+        for name, flags in (("static", ["--master-addr", "localhost", "--master-port"]),
+                            ("c10d", ["--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint"])):
+            port = str(free_port())
+
+            def start(program):
+                place = [port] if name == "static" else [f"localhost:{port}"]
+                results = together([torchrun(2, "--nnodes", "2", "--node-rank", str(k), *flags, *place) + program
+                                    for k in (0, 1)], limit=90)
+                expect(all(code == 0 for code, _ in results), "\n".join(out for _, out in results))
+                return type("Result", (), {"out": "".join(out for _, out in results)})
+
+            reference.compare(f"two agents, {name}", None, 4, 1, SAYS, start=start)
+
+
+def summary(out):
+    """What torchrun says about the first failure."""
+    found = re.search(r"Root Cause.*?\n(.*?)=====", out, re.DOTALL)
+    if not found:
+        raise Failure(f"no summary in\n{out}")
+    return found.group(1)
+
+
+def torchrun_failed():
+    """The rank that failed is the root cause, with its own message; whoever saw it fail is not."""
+    for culprit, n in ((0, 2), (1, 2), (2, 3)):
+        r = run(torchrun(n) + [RANK, "do=loop", f"fail={culprit}@5"], limit=90)
+        text = summary(r.out)
+        expect(r.code == 1 and f"rank      : {culprit} " in text and "loss is nan at update 5" in text, r.out)
+
+
+def torchrun_crashed():
+    r = run(torchrun(3) + [RANK, "do=loop", "kill=1@5"], limit=90)
+    text = summary(r.out)
+    expect(r.code == 1 and "rank      : 1 " in text and "Signal 9 (SIGKILL)" in text, r.out)
+
+
+def torchrun_error_file():
+    """A file that cannot be read as JSON would end torchrun with a traceback: bytes of names, quotes, lines."""
+    with Folder() as f:
+        path = f.file("error.json")
+        name = b"no-\xff\xfe\"\\\n\x01-\xc3\xa4-\xed\xa0\x80.json"
+        p = subprocess.run([RANK.encode(), b"do=text", b"text=0:" + name], stdout=subprocess.PIPE, timeout=30,
+                           stderr=subprocess.STDOUT, env=dict(os.environ, TORCHELASTIC_ERROR_FILE=path))
+        expect(p.returncode == 1 and os.listdir(f.path) == ["error.json"], p.stdout)
+        with open(path, encoding="utf-8") as file:
+            record = json.load(file)["message"]
+        expect(record["message"].startswith("no-") and record["message"].endswith("-\u00e4-???.json"), record)
+        expect(abs(int(record["extraInfo"]["timestamp"]) - time.time()) < 30, record)
+
+
+def torchrun_restarts():
+    """The store keeps what the first round wrote: the second meets anyway, and the run is the same."""
+    with Folder() as f:
+        reference = Reference(f)
+        # Rank 0 comes late, so that rank 1 finds the first round's entry in the store.
+        script = f.file("script")
+        with open(script, "w") as file:
+            file.write("#!/bin/sh\nif [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then\n"
+                       f"  exec {RANK} do=loop fail=1@3 timeout=20\nfi\n"
+                       "[ $RANK = 0 ] && sleep 0.5\nexec \"$@\"\n")
+        os.chmod(script, 0o755)
+        r = reference.compare("restarts", torchrun(2, "--max-restarts", "2") + [script], 2, 1, SAYS, limit=90)
+        expect("loss is nan at update 3" in r.out, r.out)
+
+
+def torchrun_fewer_hosts():
+    """An agent is killed with its rank; the other rank notices, and its agent goes on alone with a world of one."""
+    with Folder() as f:
+        port = free_port()
+        script = f.file("script")
+        with open(script, "w") as file:  # the ranks of the round of two wait in training for each other
+            file.write(f"#!/bin/sh\n[ $WORLD_SIZE = 2 ] && exec {RANK} do=loop updates=100000000 timeout=20\n"
+                       f"exec {RANK} do=reduce\n")
+        os.chmod(script, 0o755)
+        command = torchrun(1, "--nnodes", "1:2", "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-id", "fewer",
+                           "--rdzv-endpoint", f"localhost:{port}", "--rdzv-conf",
+                           "last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=2", script)
+        outs = [open(f.file(f"out{k}"), "w+") for k in (0, 1)]
+        ps = []
+        try:
+            for out in outs:
+                ps.append(subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True))
+                if len(ps) == 1:  # the agent that holds the store is the one that stays
+                    wait_for(lambda: listening(port), 40, "the first agent")
+            wait_for(lambda: all("by torchrun" in read(o) for o in outs), 40, "two ranks")
+            end_children(ps[1].pid)
+            ps[1].kill()
+            code = ps[0].wait(timeout=60)
+            text = read(outs[0])
+            expect(code == 0 and "lost rank" in text and "path one rank" in text, text)
+        except (Failure, subprocess.TimeoutExpired) as e:
+            raise Failure(f"{e}\n" + "\n".join(read(o) for o in outs))
+        finally:
+            for p in ps:
+                try:
+                    os.killpg(p.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                p.wait()
+
+
+def read(file):
+    file.seek(0)
+    return file.read()
+
+
+def listening(port):
+    with open("/proc/net/tcp6") as a, open("/proc/net/tcp") as b:
+        return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
+                   for line in (a.read() + b.read()).splitlines() if ":" in line)
+
+
+def end_children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        for child in f.read().split():
+            os.kill(int(child), signal.SIGKILL)
+
+
+def torchrun_killed():
+    """torchrun leaves its ranks alive when it is killed itself; they notice."""
+    with Folder() as f:
+        with open(f.file("out"), "w+") as out:
+            p = subprocess.Popen(torchrun(2) + [RANK, "do=loop", "hang=1@2", "timeout=57"], stdout=out, stderr=out,
+                                 start_new_session=True)
+            wait_for(lambda: read(out).count("by torchrun") == 2, 40, "two ranks")
+            with open(f"/proc/{p.pid}/task/{p.pid}/children") as file:
+                ranks = [int(x) for x in file.read().split()]
+            p.kill()
+            p.wait()
+            wait_for(lambda: not any(os.path.exists(f"/proc/{k}") for k in ranks), 10, "the ranks to end")
+            expect("the launcher (pid" in read(out), read(out))
+
+
+def torchrun_twice():
+    r = run(torchrun(2) + [RANK, "--nproc-per-node", "2", "do=reduce"], limit=90)
+    expect(r.code == 1 and "launched twice: --nproc-per-node under torchrun" in r.out, r.out)
+
+
+def accelerate_one_process():
+    """Without GPUs accelerate starts one process, whatever was asked for: that starts the ranks."""
+    for flags in (("--cpu",), ()):
+        compare_all("accelerate", lambda n: accelerate(n, *flags), "accelerate --num_processes, shared memory",
+                    worlds=(1, 3) if flags else (2,), limit=90)
+
+
+def accelerate_script():
+    """The program's own --num_processes is not accelerate's, and a script may stand between."""
+    with Folder() as f:
+        script = f.file("script")
+        with open(script, "w") as file:
+            file.write(f"#!/bin/sh\n{RANK} do=reduce\nexit $?\n")
+        os.chmod(script, 0o755)
+        r = run(accelerate(2, "--cpu") + [script, "--num_processes", "7"], limit=90)
+        expect(r.code == 0 and r.out.count("by accelerate --num_processes path shared memory") == 2, r.out)
+
+
+def accelerate_as_torchrun():
+    compare_all("accelerate --multi_gpu", lambda n: accelerate(n, "--multi_gpu", "--main_process_port",
+                                                               str(free_port())), SAYS, worlds=(2, 4), limit=90)
+
+
+def accelerate_mpirun():
+    installed("mpirun")
+    with Folder() as f:
+        with open(f.file("hosts"), "w") as file:
+            file.write("localhost slots=4\n")
+        compare_all("accelerate with mpirun", lambda n: accelerate(
+            n, "--cpu", "--mpirun_hostfile", f.file("hosts"), "--main_process_port", str(free_port())),
+                    "Open MPI, shared memory", AS_ROOT, (2,), limit=90)
+
+
+def accelerate_machines():
+    """Two machines: each starts its share, of which the command line tells as well."""
+    port = str(free_port())
+    results = together([accelerate(4, "--cpu", "--num_machines", "2", "--machine_rank", str(k), "--main_process_ip",
+                                   "127.0.0.1", "--main_process_port", port) + [RANK, "do=reduce"] for k in (0, 1)],
+                       limit=90)
+    for code, out in results:
+        expect(code == 0 and out.count("by accelerate --num_processes path shared memory") == 2, out)
+
+
+main({k: v for k, v in list(globals().items()) if k.startswith(("torchrun_", "accelerate_"))})
