@@ -4,6 +4,7 @@
    each other for ever. */
 #include "detect.h"
 #include "log.h"
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,10 +103,9 @@ static int parent_of(int pid) {
 }
 
 /* Value of accelerate's own flag: "--num_processes 2", "--num-processes=2"; NULL: not given. */
-static const char *flag_value(const char *line, size_t n, const char *flag, const char *program) {
+static const char *flag_value(const char *line, size_t n, const char *flag) {
   size_t length = strlen(flag);
   for (const char *a = line; a < line + n; a += strlen(a) + 1) {
-    if (a > line && strcmp(a, program) == 0) return NULL; /* behind it stand the job's flags */
     if (strncmp(a, "--", 2) != 0) continue;
     size_t i = 0;
     while (i < length && (a[2 + i] == '-' ? '_' : a[2 + i]) == flag[i]) i++;
@@ -117,23 +117,41 @@ static const char *flag_value(const char *line, size_t n, const char *flag, cons
   return NULL;
 }
 
-/* The launcher's command line: of the nearest ancestor that has the flag (a script may stand
-   between). */
-static const char *number_of_processes(char line[LINE], size_t *n) {
-  static char own[LINE];
-  command_line((int)getpid(), own);
+static bool is_accelerate(const char *line, size_t n) {
+  for (const char *a = line; a < line + n; a += strlen(a) + 1) {
+    const char *name = strrchr(a, '/');
+    if (strncmp(name ? name + 1 : a, "accelerate", 10) == 0) return true;
+  }
+  return false;
+}
+
+/* Length of a command line without the program that it starts and this one's flags: they are what
+   it has in common with the started program's command line, at the end. */
+static size_t without_program(const char *line, size_t n, const char *program, size_t size) {
+  size_t k = 0;
+  while (k < n && k < size && line[n - 1 - k] == program[size - 1 - k]) k++;
+  size_t end = n - k;
+  while (end < n && end > 0 && line[end - 1]) end++;
+  return end;
+}
+
+/* accelerate's command line, up to the program; a script may stand between it and this process. */
+static size_t find_accelerate(char line[LINE]) {
+  static char below[LINE];
+  size_t size = command_line((int)getpid(), below);
   int pid = (int)getppid();
   for (int i = 0; i < ANCESTORS && pid > 1; i++, pid = parent_of(pid)) {
-    *n = command_line(pid, line);
-    const char *value = flag_value(line, *n, "num_processes", own);
-    if (value) return value;
+    size_t n = command_line(pid, line), own = without_program(line, n, below, size);
+    if (is_accelerate(line, own)) return own;
+    memcpy(below, line, n);
+    size = n;
   }
-  return NULL;
+  return 0;
 }
 
 static DdpError *machines(DdpFanOut *f, const char *line, size_t n, int processes) {
-  const char *nodes = flag_value(line, n, "num_machines", ""),
-             *node = flag_value(line, n, "machine_rank", "");
+  const char *nodes = flag_value(line, n, "num_machines"),
+             *node = flag_value(line, n, "machine_rank");
   if (nodes && !ddp_detect_int(nodes, 1, 65536, &f->nodes))
     return ddp_error(DDP_USAGE, "accelerate --num_machines %s: must be a number", nodes);
   if (f->nodes == 1) return NULL;
@@ -154,9 +172,9 @@ static DdpError *machines(DdpFanOut *f, const char *line, size_t n, int processe
    stands on its command line only. */
 DdpError *ddp_fan_accelerate(DdpFanOut *fan) {
   static char line[LINE];
-  size_t n = 0;
   if (!ddp_variable("ACCELERATE_MIXED_PRECISION") || !ddp_variable("MASTER_ADDR")) return NULL;
-  const char *value = number_of_processes(line, &n);
+  size_t n = find_accelerate(line);
+  const char *value = flag_value(line, n, "num_processes");
   DdpFanOut f = {.nodes = 1, .master_port = 29500, .by = "accelerate --num_processes"};
   if (!value || !ddp_detect_int(value, 1, 4096, &f.per_node))
     return ddp_error(

@@ -3,8 +3,10 @@
    because of another one never has the earlier stamp, or torchrun would blame it. */
 #include "launch.h"
 #include "clock.h"
+#include "env.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +16,39 @@
 
 static const double victim_wait = 3.0; /* for the launcher's SIGTERM */
 
-static void json_text(FILE *f, const char *s) {
+/* Bytes of the UTF-8 character at s, 0: none. Names of files may be any bytes; a reader of JSON
+   stops at one that is no character. */
+static size_t character(const unsigned char *s) {
+  size_t n = s[0] < 0x80   ? 1
+             : s[0] < 0xC2 ? 0
+             : s[0] < 0xE0 ? 2
+             : s[0] < 0xF0 ? 3
+             : s[0] < 0xF5 ? 4
+                           : 0;
+  for (size_t i = 1; i < n; i++) {
+    if ((s[i] & 0xC0) != 0x80) return 0;
+  }
+  bool too_long = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xF0 && s[1] < 0x90);
+  bool no_character = (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF4 && s[1] > 0x8F);
+  return too_long || no_character ? 0 : n;
+}
+
+static void json_text(FILE *f, const char *text) {
+  const unsigned char *s = (const unsigned char *)text;
   fputc('"', f);
-  for (; *s; s++) {
-    unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\')
-      fprintf(f, "\\%c", c);
-    else if (c == '\n')
+  while (*s) {
+    size_t n = character(s);
+    if (*s == '"' || *s == '\\')
+      fprintf(f, "\\%c", *s);
+    else if (*s == '\n')
       fputs("\\n", f);
-    else if (c < 0x20)
-      fprintf(f, "\\u%04x", c);
+    else if (*s < 0x20)
+      fprintf(f, "\\u%04x", *s);
+    else if (n)
+      fwrite(s, 1, n, f);
     else
-      fputc(c, f);
+      fputc('?', f);
+    s += n ? n : 1;
   }
   fputc('"', f);
 }
@@ -46,8 +69,9 @@ static void error_file(const char *path, const char *message, long stamp) {
   if (!good || rename(temporary, path)) unlink(temporary);
 }
 
+/* Kubernetes makes the file; where there is none, nobody reads one. */
 static void termination_log(const char *message) {
-  int fd = open("/dev/termination-log", O_WRONLY | O_CLOEXEC | O_APPEND);
+  int fd = open(ddp_env(DDP_ENV_DDP_TERMINATION_LOG), O_WRONLY | O_CLOEXEC | O_APPEND);
   if (fd < 0) return;
   dprintf(fd, "%s\n", message);
   close(fd);

@@ -299,6 +299,7 @@ int main(int argc, char **argv) {
   alarm(60); /* alarms are not inherited */
   Options o = parse(argc, argv);
   DdpGroup *g = NULL;
+  if (!e && !strcmp(o.what, "text")) e = ddp_error(DDP_FAILED, "%s", o.text);
   if (!e) {
     char text[256];
     snprintf(text, sizeof text, "model=mlp\n%s\nseed=42\n",

@@ -30,7 +30,8 @@ static void add(Environment *e, const char *format, ...) {
   e->list[++e->n] = NULL;
 }
 
-static Run rank(int number, int world, int port, const char *arguments, const char *extra) {
+static Run rank_of(int number, int world, int port, const char *arguments, const char *extra,
+                   const char *more) {
   Environment e = {.n = 0};
   char command[512];
   add(&e, "RANK=%d", number);
@@ -39,12 +40,16 @@ static Run rank(int number, int world, int port, const char *arguments, const ch
   add(&e, "LOCAL_WORLD_SIZE=%d", world);
   add(&e, "MASTER_ADDR=127.0.0.1");
   add(&e, "MASTER_PORT=%d", port);
-  if (extra) {
-    add(&e, "%s", extra);
-    add(&e, "TORCHELASTIC_USE_AGENT_STORE=True");
-  }
+  if (extra) add(&e, "%s", extra);
+  if (more) add(&e, "%s", more);
   snprintf(command, sizeof command, "%s %s", DIST_RANK, arguments);
   return run_start(command, e.list);
+}
+
+/* extra: the id of a run of torchrun, whose agent keeps the store. */
+static Run rank(int number, int world, int port, const char *arguments, const char *extra) {
+  return rank_of(number, world, port, arguments, extra,
+                 extra ? "TORCHELASTIC_USE_AGENT_STORE=True" : NULL);
 }
 
 /* Free a moment ago: nobody else on the machine asks for this one. */
@@ -162,6 +167,34 @@ static void test_no_store(void **state) {
   close(listener);
 }
 
+/* Some torchrun sets no TORCHELASTIC_USE_AGENT_STORE: whoever finds the port taken asks whether by its
+   store, and only then. */
+static void test_unnamed_store(void **state) {
+  (void)state;
+  int port;
+  StoreServer *s = store_server_start(false, &port);
+  Run b = rank_of(1, 2, port, "do=reduce", "TORCHELASTIC_RUN_ID=x", NULL);
+  Run a = rank_of(0, 2, port, "do=reduce", "TORCHELASTIC_RUN_ID=x", NULL);
+  expect(&a, 0, "path shared memory");
+  expect(&b, 0, "path shared memory");
+  store_server_stop(s);
+}
+
+/* Rank 0 of another job waits where this job's is expected: neither is disturbed. */
+static void test_other_job(void **state) {
+  (void)state;
+  static const char nobody[] = "TORCHELASTIC_USE_AGENT_STORE=False";
+  int port = free_port();
+  Run a = rank_of(0, 2, port, "do=reduce", "TORCHELASTIC_RUN_ID=x", nobody);
+  Run b = rank_of(1, 2, port, "timeout=25", "TORCHELASTIC_RUN_ID=y", nobody);
+  expect(&b, 4, "rank 0 of another job listens at 127.0.0.1:");
+  Run c = rank_of(0, 2, port, "timeout=25", "TORCHELASTIC_RUN_ID=y", nobody);
+  expect(&c, 2, "is taken by another program (another job?)");
+  Run d = rank_of(1, 2, port, "do=reduce", "TORCHELASTIC_RUN_ID=x", nobody);
+  expect(&a, 0, "path shared memory");
+  expect(&d, 0, "path shared memory");
+}
+
 /* Two jobs of our own launcher at once share nothing. */
 static void test_two_jobs(void **state) {
   (void)state;
@@ -178,6 +211,7 @@ int main(void) {
       cmocka_unit_test(test_missing_rank_0), cmocka_unit_test(test_duplicate),
       cmocka_unit_test(test_other_world),    cmocka_unit_test(test_port_taken),
       cmocka_unit_test(test_stale),          cmocka_unit_test(test_no_store),
+      cmocka_unit_test(test_unnamed_store),  cmocka_unit_test(test_other_job),
       cmocka_unit_test(test_two_jobs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,11 @@
 launcher. Python's standard library only."""
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("e2e", "net"):
@@ -90,12 +92,10 @@ def compare_all(name, launcher, says, env=None, worlds=WORLDS, limit=60):
                 reference.compare(name, launcher(world), world, accumulation, says, env, limit=limit)
 
 
-def together(commands, limit=60, env=None, envs=None):
+def together(commands, limit=60, envs=None):
     """Runs commands side by side, each in a session of its own, to their end. Returns [(code, output)]."""
-    import signal
-    import time
     ps = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                           env=dict(os.environ, **(env or {}), **(envs[i] if envs else {})))
+                           env=dict(os.environ, **(envs[i] if envs else {})))
           for i, c in enumerate(commands)]
     results, stop = [], time.monotonic() + limit
     for p in ps:
