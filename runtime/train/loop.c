@@ -142,6 +142,7 @@ static DdpError *one_update(Loop *l) {
                  norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);
   DDP_TRY(run_window(r, first, n, &loss));
   DDP_TRY(run_update(r, loss, &result));
+  if (result.save_failed) return run_checkpoint_wait(r);
   ddp_timing_exposed(&r->timing, ddp_group_spent(r->group) - spent);
   if (due(r->set->check_ranks, at->update)) DDP_TRY(run_compare_ranks(r));
   at->window++;

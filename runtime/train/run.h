@@ -114,6 +114,7 @@ DdpError *run_agree(DdpRun *r, DdpError *mine, const char *what);
 typedef struct DdpWindowResult {
   double loss; /* of all ranks */
   bool finite;
+  bool save_failed; /* run_checkpoint_wait says why */
 } DdpWindowResult;
 /* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards. */
 DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);

@@ -6,6 +6,7 @@
 #include "run.h"
 #include "log.h"
 #include "norm.h"
+#include "saver.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -62,10 +63,10 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
   return r->grads + r->job->tensors[tensor].offset;
 }
 
-/* Slots of the agreement: loss, reasons to stop, gradients that are not finite, then one norm per tensor;
+/* Slots of the agreement: loss, a save that failed, reasons to stop, gradients that are not finite, then one norm per tensor;
    floats are exact in doubles and adding zeros is exact, so that every rank gets the norms its peers
    computed. */
-enum { AT_LOSS, AT_STOP, AT_OVERFLOW = AT_STOP + RUN_STOPS, AT_NORMS };
+enum { AT_LOSS, AT_SAVING, AT_STOP, AT_OVERFLOW = AT_STOP + RUN_STOPS, AT_NORMS };
 
 bool run_skips(const DdpRun *r) {
   return strcmp(r->set->on_nan, "skip") == 0;
@@ -92,6 +93,7 @@ static DdpError *share_results(DdpRun *r, double loss) {
   double *a = r->agreement;
   int32_t n = r->want_norm ? r->job->n_tensors : 0;
   a[AT_LOSS] = loss;
+  a[AT_SAVING] = run_saver_failed(r);
   run_stop_vote(r, a + AT_STOP);
   a[AT_OVERFLOW] = unscale(r);
   for (int32_t t = 0; t < n; t++) {
@@ -217,6 +219,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   DDP_TRY(share_results(r, local_loss));
   float norm = r->want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
+  out->save_failed = r->agreement[AT_SAVING] > 0;
   r->stop = run_stop_of(r->agreement + AT_STOP);
   out->finite = isfinite(out->loss) && isfinite(norm) && r->bad_tensor < 0;
   double factor = run_rate_factor(r, r->progress.update - r->scale.skipped);

@@ -4,9 +4,12 @@ with any number of ranks; what is damaged or does not fit is named, with the way
 import filecmp
 import json
 import os
+import resource
 import shutil
+import signal
+import subprocess
 
-from ddptest import ROOT, Folder, expect, main, read_log, run
+from ddptest import ROOT, Folder, children, expect, main, read_log, run, wait_for
 
 JOB = os.path.join(ROOT, "tests/e2e/resume.ddp")
 # Models in the place of the job's own.
@@ -315,6 +318,51 @@ def skip():
                    two[step]["learning_rate"] == one[step]["learning_rate"], f"update {step}: {two[step]}")
 
 
+def no_room():
+    """A save that fails while training goes on ends the run at once, on all ranks, and leaves nothing half-written;
+    what was complete stays."""
+    flags = ["--max_steps", "100000", "--save_steps", "400", "--logging_steps", "20", "--eval_strategy", "no"]
+    with Folder() as f:
+        binary = f.compile(job(f), "train")
+        out = f.file("out")
+        expect(start(binary, out, flags + ["--stop_at_update", "50"], 2).code == 9, "the run did not stop")
+        log = os.path.join(out, "log.jsonl")
+        os.remove(log)
+        p = subprocess.Popen([binary, "--output_dir", out, "--nproc-per-node", "2", "--resume_from_checkpoint", "true"] +
+                             flags, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        try:
+            wait_for(lambda: os.path.exists(log) and len(read_log(out)) > 2, 20, "the log")
+            resource.prlimit(children(p.pid)[0], resource.RLIMIT_FSIZE, (20000, 20000))
+            text, _ = p.communicate(timeout=40)
+        finally:
+            for pid in children(p.pid).values():
+                os.kill(pid, signal.SIGKILL)
+        expect(p.returncode == 6 and "cannot write" in text and "checkpoint-400.partial/" in text, text)
+        steps = [record["step"] for record in read_log(out) if "loss" in record]
+        expect(400 <= max(steps) < 800, f"the run went on to update {max(steps)}")
+        left = [n for n in os.listdir(out) if "checkpoint" in n]
+        expect(left == ["checkpoint-50"], f"{left}")
+        r = start(binary, out, flags + ["--resume_from_checkpoint", "true", "--stop_at_update", "60"], 2)
+        expect(r.code == 9 and "checkpoint-50: update 50" in r.out, r.out)
+
+
+def folders():
+    """[52] 200 saves of 8 ranks into folders that are not there: only rank 0 makes, renames and removes anything."""
+    with Folder() as f:
+        binary, trace, out = f.compile(job(f), "train"), f.file("trace"), f.file("not/there/yet")
+        calls = "mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,rmdir"
+        r = run(["strace", "-f", "-Y", "-e", "trace=" + calls, "-o", trace, binary, "--output_dir", out, "--nproc-per-node",
+                 "8", "--threads", "1", "--max_steps", "200", "--save_steps", "1", "--eval_strategy", "no"], limit=100)
+        expect(r.code == 0, r.out)
+        expect(sorted(os.listdir(out)) == sorted([f"checkpoint-{n}" for n in range(1, 201)] +
+                                                 ["log.jsonl", "model.safetensors"]), f"{os.listdir(out)}")
+        with open(trace) as file:
+            lines = [line for line in file if "/not" in line or "checkpoint-" in line]
+        expect(sum("rename" in line and ".partial" in line for line in lines) >= 200, "no renames were seen")
+        others = [line for line in lines if "<ddp rank 0>" not in line.split("(")[0]]
+        expect(not others, f"{others[:3]}")
+
+
 TESTS = {
     "digits": digits,
     "damaged": damaged,
@@ -336,6 +384,8 @@ TESTS = {
     "changes": changes,
     "other_job": other_job,
     "skip": skip,
+    "no_room": no_room,
+    "folders": folders,
 }
 if __name__ == "__main__":
     main(TESTS)
