@@ -71,8 +71,30 @@ bool ddp_group_patience_between(void *group, int number) {
   return busy(group, suspect(group, -1));
 }
 
+/* The others that are missing, as far as it is known: news of them comes through rank 0. */
+static void list_absent(DdpGroup *g, int blamed, char *out, size_t size) {
+  DdpPosition p;
+  double age;
+  int n = 0;
+  *out = 0;
+  if (g->rank != 0) {
+    ddp_control_position(g->control, 0, &p, &age);
+    if (age > silent) return;
+  }
+  for (int r = 0; r < g->world; r++) {
+    if (r == g->rank || r == blamed) continue;
+    ddp_control_position(g->control, r, &p, &age);
+    if (age <= silent && p.arrived >= g->awaited) continue;
+    size_t used = strlen(out);
+    if (n++ < 8)
+      snprintf(out + used, size - used, "%s%d", used ? ", " : "; neither did rank ", r);
+    else if (n == 9)
+      snprintf(out + used, size - used, " and others");
+  }
+}
+
 static DdpError *timed_out(DdpGroup *g, int rank, const DdpError *e) {
-  char where[64] = "", what[160] = "";
+  char where[64] = "", what[160] = "", others[160];
   int64_t update = atomic_load(&g->update);
   if (update >= 0) snprintf(where, sizeof where, "update %lld: ", (long long)update);
   const char *operation = ddp_flight_op_words(g->op);
@@ -80,9 +102,10 @@ static DdpError *timed_out(DdpGroup *g, int rank, const DdpError *e) {
     return ddp_error(DDP_TIMEOUT, "%s%s%s did not finish within %g s (ddp_timeout)", where,
                      operation, e->message, g->timeout);
   describe(g, rank, what, sizeof what);
+  list_absent(g, rank, others, sizeof others);
   return ddp_error_rank(DDP_TIMEOUT, rank,
-                        "%s%s%s: rank %d did not arrive within %g s (ddp_timeout); %s", where,
-                        operation, e->message, rank, g->timeout, what);
+                        "%s%s%s: rank %d did not arrive within %g s (ddp_timeout); %s%s", where,
+                        operation, e->message, rank, g->timeout, what, others);
 }
 
 DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e) {

@@ -181,7 +181,7 @@ void ddp_group_watch(DdpGroup *g, DdpGroupWatch *watch, void *self) {
 static uint64_t arrive(DdpGroup *g, DdpFlightOp op, const char *what, int64_t bytes) {
   enter(g);
   g->op = op;
-  atomic_fetch_add_explicit(&g->arrived, 1, memory_order_relaxed);
+  g->awaited = atomic_fetch_add_explicit(&g->arrived, 1, memory_order_relaxed) + 1;
   return ddp_flight_begin(g->flight, op, what, bytes,
                           atomic_load_explicit(&g->update, memory_order_relaxed));
 }
@@ -391,6 +391,7 @@ DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w) {
   if (!w) return NULL;
   enter(g);
   g->op = DDP_FLIGHT_all_reduce;
+  g->awaited = w->sequence;
   DdpError *e = leave(g, w->sequence, w->what, finish(g, w));
   DdpGroupWork **p = &g->works;
   while (*p != w) p = &(*p)->next;

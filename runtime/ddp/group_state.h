@@ -31,7 +31,8 @@ struct DdpGroup {
   size_t gathered_n;
   void *arenas[DDP_GROUP_ARENAS]; /* of ddp_group_alloc */
   int n_arenas;
-  DdpFlightOp op; /* what the training thread waits for */
+  DdpFlightOp op;   /* what the training thread waits for */
+  uint64_t awaited; /* its number: a rank that has entered fewer is absent */
   DdpFlight *flight;
   double entered, spent; /* seconds: the call that is running began; in all calls */
   DdpGroupWatch *watch;

@@ -31,9 +31,9 @@ static struct {
 static bool identify(int64_t update, Known *out) {
   char *path = NULL;
   struct stat st;
-  bool there = asprintf(&path, "%s/checkpoint-%lld/manifest.json", state.output,
-                        (long long)update) > 0 &&
-               stat(path, &st) == 0;
+  bool there =
+      asprintf(&path, "%s/checkpoint-%lld/manifest.json", state.output, (long long)update) > 0 &&
+      stat(path, &st) == 0;
   free(path);
   if (there) *out = (Known){update, st.st_ino, st.st_mtim};
   return there;
@@ -151,8 +151,7 @@ static DdpError *resume_flag(int *argc, char **argv) {
   char *folder = newest();
   if (!folder) return NULL; /* it begins as the first round did */
   /* Without old ones `true` is safe, and can pass over what is damaged. */
-  DdpError *error =
-      set_flag(argc, argv, "resume_from_checkpoint", state.n_known ? folder : "true");
+  DdpError *error = set_flag(argc, argv, "resume_from_checkpoint", state.n_known ? folder : "true");
   free(folder);
   return error;
 }

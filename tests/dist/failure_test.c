@@ -83,7 +83,8 @@ static void expect_timeout(const Run *r, int rank, const char *how) {
   run_expect_code(r, 5);
   run_expect(r, late, 2);
   run_expect(r, how, 2);
-  if (r->seconds < TIMEOUT || r->seconds > TIMEOUT + run_slack(3)) fail_msg("took %.1f s", r->seconds);
+  if (r->seconds < TIMEOUT || r->seconds > TIMEOUT + run_slack(3))
+    fail_msg("took %.1f s", r->seconds);
 }
 
 static void test_stopped(void **state) {
@@ -106,6 +107,17 @@ static void test_hanging(void **state) {
   snprintf(arguments, sizeof arguments, "hang=1@5 timeout=%d", TIMEOUT);
   Run r = job(3, arguments);
   expect_timeout(&r, 1, "it is alive, in phase \"forward\" of update 5");
+  run_free(&r);
+}
+
+/* Two ranks are missing for two reasons: both are named. */
+static void test_two_absent(void **state) {
+  (void)state;
+  char arguments[128];
+  snprintf(arguments, sizeof arguments, "stop=2@5 hang=1@5 timeout=%d", TIMEOUT);
+  Run r = job(4, arguments);
+  expect_timeout(&r, 2, "it is stopped");
+  run_expect(&r, "; neither did rank 1", 1);
   run_free(&r);
 }
 
@@ -178,10 +190,15 @@ static void test_launcher_signals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_killed),        cmocka_unit_test(test_failed),
-      cmocka_unit_test(test_stopped),       cmocka_unit_test(test_hanging),
-      cmocka_unit_test(test_saving),        cmocka_unit_test(test_lost_while_saving),
-      cmocka_unit_test(test_other_program), cmocka_unit_test(test_launcher_signals),
+      cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_failed),
+      cmocka_unit_test(test_stopped),
+      cmocka_unit_test(test_hanging),
+      cmocka_unit_test(test_two_absent),
+      cmocka_unit_test(test_saving),
+      cmocka_unit_test(test_lost_while_saving),
+      cmocka_unit_test(test_other_program),
+      cmocka_unit_test(test_launcher_signals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,9 @@
 named, nothing is left behind."""
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 
 from ddptest import Failure, Folder, children, expect, main, read_log, wait_for
@@ -65,6 +67,122 @@ def stopped(backend=()):
         expect("all-reduce" in text or "broadcast" in text or "barrier" in text, f"no operation is named:\n{text}")
 
 
+def saving():
+    """Rank 0 saves for longer than ddp_timeout, since the disk is slow: the others wait. It is stopped while it
+    saves: after ddp_timeout they end and say so."""
+    for stop in (False, True):
+        with Folder() as f:
+            binary = f.compile(JOB, "digits")
+            out = f.file("out")
+            os.mkdir(out)
+            pipe = os.path.join(out, "model.safetensors.tmp")  # who opens it for writing waits for a reader
+            os.mkfifo(pipe)
+            with open(f.file("console"), "w+") as log:
+                p = subprocess.Popen([binary, "--nproc-per-node", "3", "--output_dir", out, "--max_steps", "3",
+                                      "--warmup_steps", "0", "--eval_strategy", "no", "--ddp_timeout", "3"],
+                                     stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+                try:
+                    wait_for(lambda: {0, 1, 2} <= set(children(p.pid)) and waits_in_open(children(p.pid)[0]), 30,
+                             "rank 0 to save")
+                    start = time.monotonic()
+                    if stop:
+                        os.kill(children(p.pid)[0], signal.SIGSTOP)
+                    else:
+                        time.sleep(8)  # the slow disk
+                        with open(pipe, "rb") as reader:
+                            reader.read()
+                    code = p.wait(15)
+                    seconds = time.monotonic() - start
+                    wait_for(lambda: not children(p.pid), 1, "the last process to go")
+                finally:
+                    for pid in children(p.pid).values():
+                        os.kill(pid, signal.SIGKILL)
+                    p.wait()
+                log.seek(0)
+                text = log.read()
+            if not stop:
+                expect(code == 0, f"exit code {code}:\n{text}")
+                continue
+            expect(code == 5, f"exit code {code}:\n{text}")
+            expect(3 <= seconds <= 8, f"ended {seconds:.1f} s after rank 0 was stopped, not in 3 to 8")
+            expect("saving" in text and "rank 0 did not arrive" in text and "it is stopped" in text, text)
+
+
+def waits_in_open(pid):
+    with open(f"/proc/{pid}/wchan") as file:
+        return file.read() in ("wait_for_partner", "fifo_open")
+
+
+def launcher_ends():
+    """The launcher is asked to end while a rank is stopped, or is killed: nothing is left, and its port is free."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+        for stop in (None, 0, 2):
+            with Folder() as f, open(f.file("console"), "w+") as log:
+                binary = f.compile(JOB, "digits")
+                out = f.file("out")
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", 0))
+                    port = s.getsockname()[1]
+                p = subprocess.Popen([binary, "--nproc-per-node", "4", "--output_dir", out, "--max_steps", "1000000",
+                                      "--logging_steps", "1", "--eval_strategy", "no", "--master-port", str(port)],
+                                     stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+                try:
+                    wait_for(lambda: reached(out, 5), 30, "update 5")
+                    if stop is not None:
+                        os.kill(children(p.pid)[stop], signal.SIGSTOP)
+                    os.kill(p.pid, number)
+                    code = p.wait(10)
+                    wait_for(lambda: not children(p.pid), 5, f"the ranks to go after {number.name}")
+                finally:
+                    for pid in children(p.pid).values():
+                        os.kill(pid, signal.SIGKILL)
+                    p.wait()
+                log.seek(0)
+                text = log.read()
+                expect(code == (-9 if number == signal.SIGKILL else 9), f"{number.name}: exit code {code}\n{text}")
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", port))
+                left = [x for x in os.listdir(out) if "tmp" in x or (code == 9 and "partial" in x)]
+                expect(not left, f"half-written: {left}")
+
+
+def memory_ran_out():
+    """A rank is killed while the kernel counts a kill for memory: the launcher says so. The kernel's counter is a
+    file of ours, in a mount namespace."""
+    with Folder() as f, open(f.file("console"), "w+") as log:
+        binary = f.compile(JOB, "digits")
+        out, counter = f.file("out"), f.file("vmstat")
+
+        def count(n):
+            with open(counter, "w") as file:
+                file.write(f"nr_free_pages 1\noom_kill {n}\n")
+        count(3)
+        if subprocess.run(["unshare", "-m", "mount", "--bind", counter, "/proc/vmstat"], capture_output=True).returncode:
+            print("skipped: no right to make a mount namespace")
+            sys.exit(77)
+        for kills, said in ((3, False), (4, True)):
+            count(3)
+            p = subprocess.Popen(["unshare", "-m", "sh", "-c", f'mount --bind {counter} /proc/vmstat; exec "$@"', "-",
+                                  binary, "--nproc-per-node", "2", "--output_dir", out, "--max_steps", "1000000",
+                                  "--logging_steps", "1", "--eval_strategy", "no"],
+                                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                wait_for(lambda: 1 in children(p.pid) and reached(out, 5), 30, "update 5")
+                count(kills)
+                os.kill(children(p.pid)[1], signal.SIGKILL)
+                expect(p.wait(10) == 137, "exit code")
+            finally:
+                for pid in children(p.pid).values():
+                    os.kill(pid, signal.SIGKILL)
+                p.wait()
+            os.unlink(os.path.join(out, "log.jsonl"))
+            log.seek(0)
+            text = log.read()
+            log.truncate(0)
+            expect("rank 1 was killed by signal 9" in text and ("memory ran out" in text) == said, text)
+
+
 GLOO = ("--intra_node", "backend")
 if __name__ == "__main__":
-    main(dict(killed=killed, stopped=stopped, killed_gloo=lambda: killed(GLOO), stopped_gloo=lambda: stopped(GLOO)))
+    main(dict(killed=killed, stopped=stopped, killed_gloo=lambda: killed(GLOO), stopped_gloo=lambda: stopped(GLOO),
+              saving=saving, launcher_ends=launcher_ends, memory_ran_out=memory_ran_out))
