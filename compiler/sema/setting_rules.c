@@ -56,13 +56,29 @@ static void whole_steps(Settings *s, const char *key) {
               "`%s` is %s; above 1 it is a number of updates and must be whole", key, show);
 }
 
+/* Shares are compared in millionths, as the Trainer does. */
+static bool is_multiple(double save, double eval) {
+  if ((save < 1) != (eval < 1)) return false;
+  double unit = save < 1 ? 1e6 : 1;
+  return fmod(round(save * unit), round(eval * unit)) == 0;
+}
+
 static void best_model(Settings *s) {
   if (is_word(s, "save_strategy", "best") && !written(s, "metric_for_best_model")) {
     diag_report(DIAG_E0708, at(s, "save_strategy"),
                 "`save_strategy = best` needs `metric_for_best_model`");
     diag_help("add `metric_for_best_model = loss`, or a metric of the objective");
   }
-  if (!on(s, "load_best_model_at_end") || is_word(s, "save_strategy", "best")) return;
+  bool by_best = is_word(s, "save_strategy", "best");
+  if ((by_best || on(s, "load_best_model_at_end")) && is_word(s, "eval_strategy", "no") &&
+      (by_best || is_word(s, "save_strategy", "no"))) {
+    const char *key = by_best ? "save_strategy" : "load_best_model_at_end";
+    diag_report(DIAG_E0708, at(s, key), "`%s%s` needs evaluations, and `eval_strategy` is `no`",
+                key, by_best ? " = best" : "");
+    diag_help("write `eval_strategy = epoch`");
+    return;
+  }
+  if (!on(s, "load_best_model_at_end") || by_best) return;
   if (strcmp(word(s, "eval_strategy"), word(s, "save_strategy")) != 0) {
     diag_report(DIAG_E0708, at(s, "load_best_model_at_end"),
                 "`load_best_model_at_end` needs equal strategies: `eval_strategy` is `%s`, "
@@ -74,7 +90,7 @@ static void best_model(Settings *s) {
   if (!is_word(s, "eval_strategy", "steps")) return;
   double eval = written(s, "eval_steps") ? number(s, "eval_steps") : number(s, "logging_steps");
   double save = number(s, "save_steps");
-  if (!(eval > 0) || fmod(save, eval) == 0) return;
+  if (!(eval > 0) || is_multiple(save, eval)) return;
   diag_report(DIAG_E0708, at(s, "load_best_model_at_end"),
               "`load_best_model_at_end` needs `save_steps` to be a multiple of `eval_steps`: %g is "
               "no multiple of %g",
@@ -92,16 +108,20 @@ static void adaptive_schedule(Settings *s) {
   }
 }
 
-/* Who reads metric_for_best_model. */
-static void metric_is_read(Settings *s) {
-  bool adaptive = is_word(s, "lr_scheduler_type", "reduce_lr_on_plateau") ||
-                  is_word(s, "lr_scheduler_type", "greedy");
-  if (!written(s, "metric_for_best_model") || adaptive || on(s, "load_best_model_at_end") ||
-      is_word(s, "save_strategy", "best"))
-    return;
-  diag_report(DIAG_W0717, at(s, "metric_for_best_model"),
-              "`metric_for_best_model` changes nothing: neither the schedule nor "
-              "`load_best_model_at_end` looks at a metric");
+/* Every evaluation looks for the best model by metric_for_best_model. */
+static void evaluations_read(Settings *s) {
+  static const char *const keys[] = {"metric_for_best_model", "greater_is_better", "eval_delay"};
+  for (int i = 0; i < 3; i++) {
+    if (!written(s, keys[i]) || !is_word(s, "eval_strategy", "no")) continue;
+    diag_report(DIAG_W0717, at(s, keys[i]),
+                "`%s` changes nothing: `eval_strategy` is `no`, so that nothing is evaluated",
+                keys[i]);
+  }
+  if (written(s, "greater_is_better") && !written(s, "metric_for_best_model") &&
+      !on(s, "load_best_model_at_end") && !is_word(s, "eval_strategy", "no")) {
+    diag_report(DIAG_W0717, at(s, "greater_is_better"),
+                "`greater_is_better` changes nothing without `metric_for_best_model`");
+  }
 }
 
 /* Keys of which the Trainer's documentation says that one breaks the other. */
@@ -168,7 +188,7 @@ void settings_rules(Settings *s) {
   whole_steps(s, "save_steps");
   best_model(s);
   adaptive_schedule(s);
-  metric_is_read(s);
+  evaluations_read(s);
   if (written(s, "dataloader_prefetch_factor") &&
       settings_slot(s, "dataloader_prefetch_factor")->expr->kind != EXPR_none &&
       !(number(s, "dataloader_num_workers") > 0) &&

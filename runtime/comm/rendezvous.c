@@ -348,7 +348,7 @@ static DdpError *seek(Seek *s) {
       break;
     }
     if (now >= s->next) {
-      ddp_log(DDP_LOG_info, "waiting for rank 0 at %s since %.0f s: %s", place, now - s->start,
+      ddp_log(DDP_LOG_warning, "waiting for rank 0 at %s since %.0f s: %s", place, now - s->start,
               s->last);
       s->next += progress_every;
     }

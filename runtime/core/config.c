@@ -1,6 +1,7 @@
 /* Settings from their four sources. In: the table, the job's resolved settings, a JSON file, flags.
    Out: typed values with the text and the source of each; or the first thing that is wrong. */
 #include "config.h"
+#include "config_rules.h"
 #include "log.h"
 #include "suggest.h"
 #include <errno.h>
@@ -384,30 +385,16 @@ static DdpError *check_ends(const DdpConfig *c) {
   return NULL;
 }
 
-/* Rules over more than one value or beyond a row's range. */
-static DdpError *check_together(DdpConfig *c) {
-  DDP_TRY(check_own(c));
-  DDP_TRY(check_ends(c));
-  DDP_TRY(check_stop(c));
-  static const DdpKey steps[] = {DDP_KEY_logging_steps, DDP_KEY_eval_steps, DDP_KEY_save_steps};
-  for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-    const DdpSettingRow *row = &ddp_setting_rows[steps[i]];
-    double v = *(const double *)(const void *)((const char *)&c->settings + row->offset);
-    if (v > 1 && v != floor(v)) {
-      return ddp_error(DDP_USAGE, "%s = %s (%s): above 1 it must be a whole number of updates",
-                       row->name, c->value[steps[i]], c->source[steps[i]]);
-    }
-  }
-  return NULL;
-}
-
 DdpError *ddp_config_read(DdpConfig *out, const DdpJob *job, int argc, char **argv) {
   memset(out, 0, sizeof *out);
   DDP_TRY(read_spec(out, job));
   DDP_TRY(read_flags(out, job, argc, argv, false));
   if (out->config) DDP_TRY(read_file(out, job, out->config));
   DDP_TRY(read_flags(out, job, argc, argv, true));
-  return check_together(out);
+  DDP_TRY(check_own(out));
+  DDP_TRY(check_ends(out));
+  DDP_TRY(check_stop(out));
+  return ddp_config_rules(out);
 }
 
 void ddp_config_free(DdpConfig *c) {
@@ -483,7 +470,8 @@ void ddp_config_help(const DdpConfig *c, FILE *out) {
 static bool may_differ(int key) {
   return key == DDP_KEY_output_dir || key == DDP_KEY_data_root || key == DDP_KEY_threads ||
          key == DDP_KEY_disable_tqdm || key == DDP_KEY_log_format || key == DDP_KEY_run_name ||
-         key == DDP_KEY_resume_from_checkpoint;
+         key == DDP_KEY_resume_from_checkpoint || key == DDP_KEY_log_level ||
+         key == DDP_KEY_log_level_replica;
 }
 
 char *ddp_config_agreement(const DdpConfig *c) {

@@ -45,6 +45,12 @@ DdpLogLevel ddp_log_level(void) {
   return (DdpLogLevel)level;
 }
 
+void ddp_log_set_level(DdpLogLevel lowest) {
+  pthread_mutex_lock(&lock);
+  level = (int)lowest;
+  pthread_mutex_unlock(&lock);
+}
+
 /* Every line of a message gets the prefix, so that grep for a rank finds all of it. */
 static char *prefixed(const char *head, const char *message, size_t *length) {
   size_t lines = 1, n = strlen(message);
@@ -65,7 +71,7 @@ static char *prefixed(const char *head, const char *message, size_t *length) {
 }
 
 void ddp_log(DdpLogLevel at, const char *format, ...) {
-  static const char *const heads[] = {"debug: ", "", "warning: ", "error: "};
+  static const char *const heads[] = {"debug: ", "", "warning: ", "error: ", ""};
   if (at < ddp_log_level()) return;
   va_list args;
   va_start(args, format);

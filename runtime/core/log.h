@@ -7,12 +7,15 @@ typedef enum DdpLogLevel {
   DDP_LOG_debug,
   DDP_LOG_info,
   DDP_LOG_warning,
-  DDP_LOG_error
+  DDP_LOG_error,
+  DDP_LOG_end /* why a process ends that did nothing wrong: always shown */
 } DdpLogLevel;
 
 /* Who is speaking; before the first call lines have no prefix. */
 void ddp_log_rank(int rank, int world);
 DdpLogLevel ddp_log_level(void);
+/* Instead of what DDP_LOG says. */
+void ddp_log_set_level(DdpLogLevel lowest);
 void ddp_log(DdpLogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A progress line that the next message must first erase; "" when there is none. Terminals only. */
 void ddp_log_progress(const char *line);

@@ -70,26 +70,26 @@ static void describe(const DdpRun *r, RunImage *image) {
     image->settings[m->n_settings++] =
         (DdpManifestSetting){ddp_setting_rows[i].name, r->config->value[i]};
   }
-  bool limited = r->set->save_total_limit != DDP_NONE_INT;
-  image->keep = (DdpKeep){
-      .limit = limited ? r->set->save_total_limit : 0, .newest = r->progress.update, .best = -1};
+  image->keep = run_state_keep(r, r->progress.update);
 }
 
 static DdpError *image_open(DdpRun *r, RunImage *image) {
   describe(r, image);
   for (int of = 0; of < RUN_PARTS_COUNT; of++) {
-    if (of != RUN_PARTS_model && !image->manifest.complete_state) continue;
-    DdpError *error = run_parts_open(&image->parts[image->n_parts++], r, (RunPartsOf)of);
-    if (error) return error;
+    bool asked = image->manifest.complete_state || run_parts_weights((RunPartsOf)of);
+    if (!asked || !run_parts_has(r, (RunPartsOf)of)) continue;
+    DDP_TRY(run_parts_open(&image->parts[image->n_parts++], r, (RunPartsOf)of));
   }
-  return NULL;
+  return run_state_text(r, &image->state);
 }
 
 static DdpError *checkpoint_here(DdpRun *r) {
   RunImage image = {.n_parts = 0};
+  DDP_TRY(run_saver_wait(r)); /* which one is the best is seen from those that are written */
+  DDP_TRY(run_best_note(r));
   DdpError *error = image_open(r, &image);
   if (!error) return run_saver_start(r, &image);
-  for (int i = 0; i < image.n_parts; i++) run_parts_close(&image.parts[i]);
+  run_image_close(&image);
   return error;
 }
 

@@ -112,7 +112,9 @@ DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *sam
   Evaluation e = {.samples = ddp_dataset_rows(r->data, r->job->eval_split), .n = r->job->n_sums};
   e.batches = (e.samples + r->job->eval_batch - 1) / r->job->eval_batch;
   e.rounds = (e.batches + r->world - 1) / r->world;
+  run_ema_swap(r);
   DdpError *error = evaluate(r, &e, metrics);
+  run_ema_swap(r);
   *seconds = ddp_clock() - begin;
   *samples = e.samples;
   *steps = e.rounds;

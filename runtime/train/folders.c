@@ -205,3 +205,28 @@ DdpError *ddp_checkpoint_publish(const char *partial, const char *output, int64_
   free(now);
   return error;
 }
+
+/* Those of the n that are complete, at the front; returns how many. */
+static int complete_ones(const char *output, int64_t *updates, int n) {
+  int kept = 0;
+  for (int i = 0; i < n; i++) {
+    char *path = path_of(output, "", updates[i], "");
+    DdpError *error = path ? ddp_checkpoint_verify(path, false, NULL) : no_memory();
+    if (!error) updates[kept++] = updates[i];
+    ddp_error_free(error);
+    free(path);
+  }
+  return kept;
+}
+
+DdpError *ddp_checkpoint_rotate(const char *output, const DdpKeep *k) {
+  int64_t *updates = NULL;
+  int n = 0;
+  if (k->limit <= 0) return NULL;
+  DdpError *error = ddp_checkpoint_list(output, &updates, &n);
+  if (!error) n = complete_ones(output, updates, n);
+  int gone = error ? 0 : ddp_keep_select(updates, n, k);
+  for (int i = 0; i < gone && !error; i++) error = ddp_checkpoint_delete(output, updates[i]);
+  free(updates);
+  return error;
+}

@@ -131,25 +131,26 @@ static void dump(FILE *out, const json_t *v, int indent) {
   }
 }
 
-/* What the Trainer's flow has decided when it saves: log and evaluation are done by then. */
+/* What the Trainer's flow has decided when it saves: log and evaluation are done by then. It is not looked at
+   again after the last save. */
 static json_t *control(const DdpTrainerState *s) {
   return json_pack("{s{s{sbsbsbsbsb}s{}}}", "TrainerControl", "args", "should_training_stop",
-                   s->global_step >= s->max_steps, "should_epoch_stop", 0, "should_save", 1,
-                   "should_evaluate", 0, "should_log", 0, "attributes");
+                   s->saved_at >= s->max_steps, "should_epoch_stop", 0, "should_save",
+                   s->saved_at >= 0, "should_evaluate", 0, "should_log", 0, "attributes");
 }
 
 static json_t *state_object(const DdpHistory *h, const DdpTrainerState *s) {
   json_t *metric = isfinite(s->best_metric) ? json_real(s->best_metric) : json_null();
   json_t *step = s->best_global_step >= 0 ? json_integer(s->best_global_step) : json_null();
   json_t *root = json_pack(
-      "{sososs?sfsIsIsbsbsbsOsIsIsIsIsIsosisIsnsn}", "best_metric", metric, "best_global_step",
+      "{sososs?sfsIsIsbsbsbsOsIsIsIsIsIsosfsIsnsn}", "best_metric", metric, "best_global_step",
       step, "best_model_checkpoint", h->best, "epoch", s->epoch, "eval_steps",
       (json_int_t)s->eval_steps, "global_step", (json_int_t)s->global_step, "is_hyper_param_search",
       0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", h->log,
       "logging_steps", (json_int_t)s->logging_steps, "max_steps", (json_int_t)s->max_steps,
       "num_input_tokens_seen", (json_int_t)s->num_input_tokens_seen, "num_train_epochs",
       (json_int_t)s->num_train_epochs, "save_steps", (json_int_t)s->save_steps,
-      "stateful_callbacks", control(s), "total_flos", 0, "train_batch_size",
+      "stateful_callbacks", control(s), "total_flos", 0.0, "train_batch_size",
       (json_int_t)s->train_batch_size, "trial_name", "trial_params");
   return root;
 }

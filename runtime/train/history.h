@@ -14,6 +14,7 @@ typedef struct DdpTrainerState {
   double epoch;
   int64_t global_step, max_steps, num_train_epochs;
   int64_t logging_steps, eval_steps, save_steps; /* updates, also where a share was given */
+  int64_t saved_at; /* update of the last checkpoint, this one included; -1: none */
   int64_t train_batch_size, num_input_tokens_seen;
   double best_metric;       /* NaN: none yet */
   int64_t best_global_step; /* -1: none yet */

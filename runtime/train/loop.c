@@ -11,6 +11,7 @@ typedef struct Loop {
   DdpRun *r;
   int64_t log_every, eval_every, save_every; /* updates; 0: not by steps */
   bool log_epochs, eval_epochs, save_epochs;
+  bool save_best; /* an evaluation that is the best so far is saved */
   double *metrics;
   bool full; /* the last update had the whole global batch */
 } Loop;
@@ -30,6 +31,8 @@ static DdpError *loop_open(Loop *l, DdpRun *r) {
   l->log_epochs = is(s->logging_strategy, "epoch");
   l->eval_epochs = is(s->eval_strategy, "epoch");
   l->save_epochs = is(s->save_strategy, "epoch");
+  /* What is to be loaded at the end must be there, also where no save is due after that evaluation. */
+  l->save_best = is(s->save_strategy, "best") || s->load_best_model_at_end == 1;
   l->metrics = calloc((size_t)r->job->n_metrics + 1, sizeof *l->metrics);
   return l->metrics ? NULL : ddp_error(DDP_MEMORY, "out of memory");
 }
@@ -82,8 +85,12 @@ static DdpError *do_evaluate(Loop *l) {
   DDP_TRY(run_evaluate(r, l->metrics, &seconds, &samples, &steps));
   if (run_stop_soon(r->stop)) return stopped(l);
   at->evaluated_at = at->update;
-  if (r->measured && at->update > 0) ddp_measured_step(r->measured, l->metrics[r->measured_metric]);
-  return report_eval(r->report, r, l->metrics, at->fraction, seconds, samples, steps);
+  DDP_TRY(report_eval(r->report, r, l->metrics, at->fraction, seconds, samples, steps));
+  if (at->update == 0) return NULL; /* eval_on_start */
+  bool better = false;
+  if (r->measured) ddp_measured_step(r->measured, l->metrics[r->metric]);
+  DDP_TRY(run_best_see(r, l->metrics, &better));
+  return better && l->save_best ? do_save(l) : NULL;
 }
 
 static bool due(int64_t every, int64_t update) {
@@ -105,14 +112,15 @@ static DdpError *after_update(Loop *l) {
   DdpRun *r = l->r;
   DdpProgress *at = &r->progress;
   bool last = at->update == r->counts.total;
-  if (due(l->eval_every, at->update) || (last && l->eval_every)) DDP_TRY(do_evaluate(l));
+  bool evaluates = due(l->eval_every, at->update) || (last && l->eval_every);
+  if (evaluates && r->set->eval_delay <= (double)at->update) DDP_TRY(do_evaluate(l));
   if (due(l->save_every, at->update) || (last && l->save_every)) DDP_TRY(do_save(l));
   return NULL;
 }
 
 static DdpError *after_epoch(Loop *l) {
   if (l->log_epochs) DDP_TRY(do_log(l));
-  if (l->eval_epochs) DDP_TRY(do_evaluate(l));
+  if (l->eval_epochs && l->r->set->eval_delay <= l->r->progress.fraction) DDP_TRY(do_evaluate(l));
   if (l->save_epochs) DDP_TRY(do_save(l));
   return NULL;
 }
@@ -174,8 +182,11 @@ static DdpError *train(Loop *l) {
     if (at->update >= r->counts.total) break;
   }
   DDP_TRY(run_checkpoint_wait(r));
+  run_ema_swap(r); /* for good */
+  DDP_TRY(run_best_load(r));
   DDP_TRY(run_save(r, r->output));
-  return report_end(r->report, r, at->all / (double)at->update, at->fraction, NULL);
+  DDP_TRY(report_end(r->report, r, at->all / (double)at->update, at->fraction, NULL));
+  return run_agree(r, run_state_end(r), "saving trainer_state.json");
 }
 
 DdpError *run_train(DdpRun *r) {

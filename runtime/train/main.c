@@ -4,12 +4,14 @@
 #include "clock.h"
 #include "env.h"
 #include "file.h"
+#include "history.h"
 #include "log.h"
 #include "manifest.h"
 #include "report.h"
 #include "restart.h"
 #include "run.h"
 #include "saver.h"
+#include "speak.h"
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -200,10 +202,14 @@ static DdpError *run_start(DdpRun *r) {
   if (r->config->predict) return run_predict(r);
   if (r->config->generate) return run_generate(r);
   DDP_TRY(run_reducer_open(r));
+  DDP_TRY(run_best_open(r));
   DDP_TRY(run_measured_open(r));
+  DDP_TRY(run_seen_open(r));
+  DDP_TRY(run_agree(r, run_ema_open(r), "taking memory for the average of the weights"));
   DDP_TRY(run_resume_load(r));
   if (r->rank == 0) banner(r);
-  DdpError *error = r->rank == 0 ? report_open(&r->report, r) : NULL;
+  DdpError *error = run_state_open(r);
+  if (!error && r->rank == 0) error = report_open(&r->report, r);
   if (!error && r->rank == 0) error = ddp_checkpoint_sweep(r->output); /* the log is locked */
   DDP_TRY(run_agree(r, error, "opening the log"));
   if (measure) r->resident[1] = run_resident();
@@ -216,6 +222,7 @@ static bool run_end(DdpRun *r, const DdpError *error) {
   bool aborted = r->group && r->world > 1 && error && !r->together;
   run_signals_group(NULL);
   report_close(r->report);
+  ddp_history_close(r->history);
   if (aborted) {
     ddp_group_abort(r->group, error);
     run_saver_close(r); /* what it writes is of an update that all ranks have finished */
@@ -237,7 +244,7 @@ static int finish(const DdpLaunch *launch, DdpError *error, bool quiet) {
   if (!error) return 0;
   int code = (int)error->klass;
   if (!quiet)
-    ddp_log(error->klass == DDP_STOPPED ? DDP_LOG_info : DDP_LOG_error, "%s", error->message);
+    ddp_log(error->klass == DDP_STOPPED ? DDP_LOG_end : DDP_LOG_error, "%s", error->message);
   ddp_launch_report(launch, error);
   ddp_error_free(error);
   return code;
@@ -253,6 +260,7 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
   if (!error && config.print_config) {
     if (launch->rank == 0) ddp_config_print(&config, stdout);
   } else if (!error) {
+    run_speak(&config, launch);
     const char *output = config.settings.output_dir ? config.settings.output_dir : "trainer_output";
     DdpRun r = {.job = job,
                 .config = &config,
@@ -262,7 +270,8 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
                 .rank = launch->rank,
                 .world = launch->world,
                 .threads = 1,
-                .progress = {.logged_at = -1, .evaluated_at = -1, .saved_at = -1},
+                .progress = {.logged_at = -1, .evaluated_at = -1, .saved_at = -1, .best_at = -1},
+                .tokens_field = -1,
                 .output = output};
     if (config.generate || (trains(&config) && config.settings.sample_length > 0))
       error = run_check_generate(job, &config);

@@ -3,6 +3,7 @@
 #ifndef DDP_TRAIN_MANIFEST_H
 #define DDP_TRAIN_MANIFEST_H
 #include "ddp/status.h"
+#include "keep.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -60,6 +61,8 @@ DdpError *ddp_checkpoint_begin(char **partial, const char *output, int64_t updat
 /* The folder takes its name; one that had it before is gone. */
 DdpError *ddp_checkpoint_publish(const char *partial, const char *output, int64_t update);
 DdpError *ddp_checkpoint_delete(const char *output, int64_t update);
+/* Removes what k does not keep. A folder that is no complete checkpoint is not counted and stays. */
+DdpError *ddp_checkpoint_rotate(const char *output, const DdpKeep *k);
 /* Removes a folder and the files in it. Missing ones are no error. */
 DdpError *ddp_checkpoint_remove(const char *folder);
 #endif

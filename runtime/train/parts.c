@@ -12,9 +12,17 @@ static const int64_t dtype_bytes[] = {
 };
 
 const char *run_parts_file(RunPartsOf of) {
-  static const char *const names[] = {"model.safetensors", "optimizer.safetensors",
-                                      "scheduler.safetensors"};
+  static const char *const names[] = {"model.safetensors", "ema.safetensors",
+                                      "optimizer.safetensors", "scheduler.safetensors"};
   return names[of];
+}
+
+bool run_parts_has(const DdpRun *r, RunPartsOf of) {
+  return of != RUN_PARTS_ema || r->ema;
+}
+
+bool run_parts_weights(RunPartsOf of) {
+  return of == RUN_PARTS_model || of == RUN_PARTS_ema;
 }
 
 static DdpError *no_memory(void) {
@@ -103,6 +111,10 @@ static void progress_add(RunParts *p, DdpRun *r) {
   number_add(p, "logged_at", DDP_i64, &at->logged_at);
   number_add(p, "evaluated_at", DDP_i64, &at->evaluated_at);
   number_add(p, "saved_at", DDP_i64, &at->saved_at);
+  number_add(p, "best_metric", DDP_f64, &at->best);
+  number_add(p, "best_at", DDP_i64, &at->best_at);
+  if (r->tokens_field >= 0) number_add(p, "tokens_seen", DDP_i64, &at->tokens_seen);
+  if (r->ema) number_add(p, "averaged_updates", DDP_i64, &at->averaged);
   number_add(p, "learning_rate", DDP_f64, &r->last_lr);
   number_add(p, "grad_norm", DDP_f64, &r->last_norm);
   number_add(p, "total_updates", DDP_i64, &r->counts.total);
@@ -130,7 +142,7 @@ static void measured_add(RunParts *p, DdpMeasured *m) {
 static const char of_ranks[] = "buffers_of_ranks";
 
 static DdpError *scheduler_open(RunParts *p, DdpRun *r) {
-  DDP_TRY(list_open(p, 24 + DDP_MEASURED_PARTS));
+  DDP_TRY(list_open(p, 28 + DDP_MEASURED_PARTS));
   progress_add(p, r);
   scale_add(p, &r->scale);
   measured_add(p, r->measured);
@@ -146,6 +158,12 @@ DdpError *run_parts_open(RunParts *p, DdpRun *r, RunPartsOf of) {
   switch (of) {
   case RUN_PARTS_model:
     return model_open(p, r);
+  case RUN_PARTS_ema: {
+    run_ema_swap(r);
+    DdpError *error = model_open(p, r);
+    run_ema_swap(r);
+    return error;
+  }
   case RUN_PARTS_optimizer:
     return optimizer_open(p, r);
   case RUN_PARTS_scheduler:
@@ -175,7 +193,7 @@ DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *path
     texts[pairs++] = "ddp_spec_hash";
     texts[pairs++] = hash;
   }
-  for (int32_t i = 0; i < job->n_tensors && !error && p->of == RUN_PARTS_model; i++) {
+  for (int32_t i = 0; i < job->n_tensors && !error && run_parts_weights(p->of); i++) {
     const DdpTensor *t = &job->tensors[i];
     if (t->tied_to < 0) continue;
     texts[pairs++] = t->name;

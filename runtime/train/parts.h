@@ -6,6 +6,7 @@
 
 typedef enum RunPartsOf {
   RUN_PARTS_model,     /* weights and buffers under the model's names, tied ones once */
+  RUN_PARTS_ema,       /* the same with the average of the weights; only with ema_decay */
   RUN_PARTS_optimizer, /* "<state>.<parameter>" */
   RUN_PARTS_scheduler, /* counters, rates, loss scale */
   RUN_PARTS_COUNT
@@ -30,6 +31,10 @@ typedef struct RunParts {
 } RunParts;
 
 const char *run_parts_file(RunPartsOf of); /* "model.safetensors" */
+/* Does this run have such a list? */
+bool run_parts_has(const DdpRun *r, RunPartsOf of);
+/* Is it among the weights, which save_only_model saves too? */
+bool run_parts_weights(RunPartsOf of);
 /* Close it whatever this gives. The parts point into the run's memory. */
 DdpError *run_parts_open(RunParts *p, DdpRun *r, RunPartsOf of);
 void run_parts_close(RunParts *p);

@@ -3,6 +3,7 @@
 #include "report.h"
 #include "clock.h"
 #include "file.h"
+#include "history.h"
 #include "log.h"
 #include "real.h"
 #include <errno.h>
@@ -23,6 +24,7 @@ struct DdpReport {
   FILE *json;
   bool progress, plain, jsonl;
   double begun, drawn;
+  int64_t first_update, first_samples, first_tokens; /* where this process began, after a resume */
   char last_eval[200];
   double exposed; /* what the last line of training had seen of it */
   int64_t exposed_n;
@@ -80,6 +82,37 @@ static DdpError *line_end(DdpReport *p) {
   return written ? NULL : ddp_file_error("write", p->path, number);
 }
 
+/* A line that trainer_state.json tells too. */
+static DdpError *line_kept(DdpReport *p, const DdpRun *r) {
+  DDP_TRY(line_end(p));
+  return ddp_history_add(r->history, p->line);
+}
+
+static void put_rate(DdpReport *p, const char *name, int64_t n, double seconds) {
+  put_real(p, name, (double)n / (seconds > 0 ? seconds : 1e-9));
+}
+
+/* What ends a line, as the Trainer has it. speed: of tokens, since this process began. */
+static void put_place(DdpReport *p, const DdpRun *r, double epoch, bool speed) {
+  put_real(p, "epoch", epoch);
+  if (r->tokens_field >= 0) {
+    double seconds = ddp_clock() - p->begun;
+    put_int(p, "num_input_tokens_seen", r->progress.tokens_seen);
+    if (speed) put_real(p, "train_runtime", seconds);
+    if (speed)
+      put_rate(p, "train_tokens_per_second", r->progress.tokens_seen - p->first_tokens, seconds);
+  }
+  put_int(p, "step", r->progress.update);
+}
+
+static void put_best(DdpReport *p, const DdpRun *r) {
+  const char *folder = ddp_history_best(r->history);
+  if (r->progress.best_at < 0) return;
+  put_real(p, "best_metric", r->progress.best);
+  put_int(p, "best_global_step", r->progress.best_at);
+  if (folder) put_text(p, "best_model_checkpoint", folder);
+}
+
 /* How gradients travel; of several ranks. */
 static void put_reduction(DdpReport *p, const DdpRun *r) {
   const DdpBucketInfo *info;
@@ -120,9 +153,17 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   fputc('}', p->json);
 }
 
+/* A line that a killed run did not finish says nothing. */
+static void drop_unfinished(FILE *log) {
+  long end = fseek(log, 0, SEEK_END) == 0 ? ftell(log) : 0, at = end;
+  while (at > 0 && fseek(log, at - 1, SEEK_SET) == 0 && fgetc(log) != '\n') at--;
+  if (at < end && ftruncate(fileno(log), at) != 0) fputc('\n', log);
+  fseek(log, 0, SEEK_END);
+}
+
 /* The log is locked while the run lasts: two runs in one folder would overwrite each other's files. */
-static DdpError *log_open(DdpReport *p, const char *folder) {
-  int fd = open(p->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+static DdpError *log_open(DdpReport *p, const char *folder, bool goes_on) {
+  int fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return ddp_file_error("create", p->path, errno);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(fd);
@@ -131,11 +172,12 @@ static DdpError *log_open(DdpReport *p, const char *folder) {
                      "another --output_dir",
                      folder);
   } /* a file system without locks: go on */
-  if (ftruncate(fd, 0) != 0 || !(p->log = fdopen(fd, "w"))) {
+  if ((!goes_on && ftruncate(fd, 0) != 0) || !(p->log = fdopen(fd, "r+"))) {
     int number = errno;
     close(fd);
     return ddp_file_error("create", p->path, number);
   }
+  if (goes_on) drop_unfinished(p->log);
   return NULL;
 }
 
@@ -146,14 +188,24 @@ DdpError *report_open(DdpReport **out, const DdpRun *r) {
   const char *format = r->set->log_format;
   p->jsonl = strcmp(format, "jsonl") == 0;
   p->plain = !p->jsonl;
-  p->progress = strcmp(format, "auto") == 0 && r->set->disable_tqdm != 1 && isatty(STDERR_FILENO);
+  p->progress = strcmp(format, "auto") == 0 && r->set->disable_tqdm != 1 && isatty(STDERR_FILENO) &&
+                (r->set->disable_tqdm == 0 || ddp_log_level() <= DDP_LOG_warning);
   p->begun = ddp_clock();
   DDP_TRY(ddp_file_make_folder(r->output));
   p->path = ddp_file_join(r->output, "log.jsonl");
   if (!p->path) return ddp_error(DDP_MEMORY, "out of memory");
-  DDP_TRY(log_open(p, r->output));
+  const char *from = run_resume_folder(r);
+  p->first_update = r->progress.update;
+  p->first_samples = r->progress.samples_seen;
+  p->first_tokens = r->progress.tokens_seen;
+  DDP_TRY(log_open(p, r->output, from != NULL));
   DDP_TRY(line_begin(p));
   put_identity(p, r);
+  if (from) {
+    put_text(p, "resumed_from", from);
+    put_real(p, "epoch", r->progress.fraction);
+    put_int(p, "step", r->progress.update);
+  }
   return line_end(p);
 }
 
@@ -190,9 +242,8 @@ DdpError *report_train(DdpReport *p, const DdpRun *r, double loss, double epoch)
   if (r->scale.on) put_real(p, "loss_scale", r->scale.scale);
   if (run_may_skip(r)) put_int(p, "skipped_updates", r->scale.skipped);
   put_exposed(p, r);
-  put_real(p, "epoch", epoch);
-  put_int(p, "step", r->progress.update);
-  return line_end(p);
+  put_place(p, r, epoch, true);
+  return line_kept(p, r);
 }
 
 DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, double epoch,
@@ -216,11 +267,10 @@ DdpError *report_eval(DdpReport *p, const DdpRun *r, const double *metrics, doub
     put_real(p, name, metrics[i]);
   }
   put_real(p, "eval_runtime", seconds);
-  put_real(p, "eval_samples_per_second", (double)samples / (seconds > 0 ? seconds : 1e-9));
-  put_real(p, "eval_steps_per_second", (double)steps / (seconds > 0 ? seconds : 1e-9));
-  put_real(p, "epoch", epoch);
-  put_int(p, "step", r->progress.update);
-  return line_end(p);
+  put_rate(p, "eval_samples_per_second", samples, seconds);
+  put_rate(p, "eval_steps_per_second", steps, seconds);
+  put_place(p, r, epoch, false);
+  return line_kept(p, r);
 }
 
 /* The Trainer's names; of rank 0. */
@@ -262,8 +312,17 @@ static void say_exposed(DdpReport *p, const DdpRun *r) {
   say(p, line);
 }
 
+/* Of the last evaluation, or of the one whose weights were taken. */
+static void shown_eval(const DdpReport *p, const DdpRun *r, char *text, size_t size) {
+  bool best = r->set->load_best_model_at_end == 1 && ddp_history_best(r->history);
+  snprintf(text, size, "%s%s", p->last_eval[0] ? "; " : "", p->last_eval);
+  if (!best) return;
+  snprintf(text, size, "; best: eval_%s %.4g after update %lld", r->job->metrics[r->metric],
+           r->progress.best, (long long)r->progress.best_at);
+}
+
 static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *stopped) {
-  char line[1200];
+  char line[1200], eval[sizeof p->last_eval + 80];
   if (p->progress) ddp_log_progress("");
   say_exposed(p, r);
   if (stopped) {
@@ -274,10 +333,10 @@ static void say_end(DdpReport *p, const DdpRun *r, double seconds, const char *s
     snprintf(line, sizeof line, "stopped by %s after update %lld of %lld; %s; log: %s", stopped,
              (long long)r->progress.update, (long long)r->counts.total, saved, p->path);
   } else {
-    snprintf(line, sizeof line,
-             "%lld update%s in %.2f s%s%s; weights: %s/model.safetensors; log: %s",
-             (long long)r->progress.update, r->progress.update == 1 ? "" : "s", seconds,
-             p->last_eval[0] ? "; " : "", p->last_eval, r->output, p->path);
+    shown_eval(p, r, eval, sizeof eval);
+    snprintf(line, sizeof line, "%lld update%s in %.2f s%s; weights: %s/model.safetensors; log: %s",
+             (long long)r->progress.update, r->progress.update == 1 ? "" : "s", seconds, eval,
+             r->output, p->path);
   }
   say(p, line);
 }
@@ -288,19 +347,18 @@ DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epo
   double seconds = ddp_clock() - p->begun;
   DDP_TRY(line_begin(p));
   put_real(p, "train_runtime", seconds);
-  put_real(p, "train_samples_per_second",
-           (double)r->progress.samples_seen / (seconds > 0 ? seconds : 1e-9));
-  put_real(p, "train_steps_per_second",
-           (double)r->progress.update / (seconds > 0 ? seconds : 1e-9));
+  put_rate(p, "train_samples_per_second", r->progress.samples_seen - p->first_samples, seconds);
+  put_rate(p, "train_steps_per_second", r->progress.update - p->first_update, seconds);
+  put_real(p, "total_flos", 0); /* as for models that are no PreTrainedModel */
   put_real(p, "train_loss", mean_loss);
   put_real(p, "communication_wait", r->exposed);
-  put_real(p, "epoch", epoch);
-  put_int(p, "step", r->progress.update);
+  put_place(p, r, epoch, false);
   put_timing(p, &r->timing);
   if (r->world > 1) put_real(p, "exposed_communication_ms", per_update(&r->timing) * 1e3);
   if (stopped) put_text(p, "stopped_by", stopped);
   if (r->set->skip_memory_metrics == 0) put_resident(p, r);
-  DDP_TRY(line_end(p));
+  put_best(p, r);
+  DDP_TRY(line_kept(p, r));
   say_end(p, r, seconds, stopped);
   return NULL;
 }
@@ -319,7 +377,8 @@ void report_progress(DdpReport *p, const DdpRun *r, double loss) {
   double now = ddp_clock();
   if (now - p->drawn < 0.1 && r->progress.update < r->counts.total) return;
   p->drawn = now;
-  double per = (now - p->begun) / (double)(r->progress.update ? r->progress.update : 1);
+  int64_t done = r->progress.update - p->first_update;
+  double per = (now - p->begun) / (double)(done ? done : 1);
   int64_t left = (int64_t)(per * (double)(r->counts.total - r->progress.update));
   char line[200];
   snprintf(line, sizeof line,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct RunResume {
   char *folder;         /* rank 0, like the manifest */
@@ -139,6 +140,11 @@ static DdpError *load_file(DdpRun *r, RunParts *parts) {
   char *path = ddp_file_join(r->resume->folder, run_parts_file(parts->of));
   if (!path) return no_memory();
   bool changed = parts->of == RUN_PARTS_scheduler && run_changes_allowed(r);
+  bool begins = parts->of == RUN_PARTS_ema && run_changes_allowed(r) && access(path, F_OK) != 0;
+  if (begins) { /* an average that was not asked for then: from here on */
+    free(path);
+    return NULL;
+  }
   DdpError *error =
       parts->of == RUN_PARTS_model ? load_model(r, path) : run_parts_read(parts, path, changed);
   free(path);
@@ -158,6 +164,9 @@ static DdpError *load_and_send(DdpRun *r, RunPartsOf of) {
 }
 
 static DdpError *send_states(DdpRun *r) {
+  int64_t average = r->ema ? r->param_count * (int64_t)sizeof(float) : 0;
+  if (r->world > 1 && average)
+    DDP_TRY(ddp_group_broadcast(r->group, r->ema, average, 0, "the average of the weights"));
   for (int i = 0; i < DDP_MAX_STATES && r->world > 1; i++) {
     int64_t bytes = r->state_count[i] * (int64_t)sizeof(float);
     if (bytes) DDP_TRY(ddp_group_broadcast(r->group, r->state[i], bytes, 0, "optimizer state"));
@@ -204,7 +213,9 @@ static DdpError *take_place(DdpRun *r) {
 
 DdpError *run_resume_load(DdpRun *r) {
   if (!r->resume) return NULL;
-  for (int of = 0; of < RUN_PARTS_COUNT; of++) DDP_TRY(load_and_send(r, (RunPartsOf)of));
+  for (int of = 0; of < RUN_PARTS_COUNT; of++) {
+    if (run_parts_has(r, (RunPartsOf)of)) DDP_TRY(load_and_send(r, (RunPartsOf)of));
+  }
   DDP_TRY(run_broadcast_model(r));
   run_own_buffers_take(r);
   DDP_TRY(send_states(r));

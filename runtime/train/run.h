@@ -7,6 +7,7 @@
 #include "ddp/job.h"
 #include "device.h"
 #include "group.h"
+#include "keep.h"
 #include "launch.h"
 #include "measured.h"
 #include "reducer.h"
@@ -19,6 +20,7 @@ enum { DDP_MAX_STATES = 4 };
 typedef struct DdpReport DdpReport;
 typedef struct RunResume RunResume;
 typedef struct RunSaver RunSaver;
+typedef struct DdpHistory DdpHistory;
 
 /* Where a run stands between two updates. The same on every rank; a checkpoint keeps all of it. */
 typedef struct DdpProgress {
@@ -30,6 +32,10 @@ typedef struct DdpProgress {
   double running, all;  /* losses since the last line of the log, of all updates */
   int64_t running_n;
   int64_t logged_at, evaluated_at, saved_at; /* updates; -1: never */
+  double best;                               /* metric of the best evaluation */
+  int64_t best_at;                           /* its update; -1: none yet */
+  int64_t tokens_seen;                       /* by all ranks, with include_num_input_tokens_seen */
+  int64_t averaged;                          /* updates in the average of the weights (ema_decay) */
 } DdpProgress;
 
 typedef struct DdpRun {
@@ -53,6 +59,10 @@ typedef struct DdpRun {
 
   /* arenas, in the plan's layout */
   float *params, *grads, *frozen, *state[DDP_MAX_STATES];
+  int32_t tokens_field; /* the field whose tokens are counted; -1: none is */
+  bool tokens_masked;   /* those that are not 0 */
+  int64_t tokens;       /* of this rank in the window */
+  float *ema;           /* running average of params, or NULL */
   char *buffers, *block;
   int64_t param_count, grad_count, frozen_count, state_count[DDP_MAX_STATES]; /* elements */
   int64_t buffer_bytes, block_bytes;
@@ -81,11 +91,13 @@ typedef struct DdpRun {
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;
   DdpMeasured
-      *measured; /* rates of the groups, then of last_lr; NULL: the schedule needs no metric */
-  int32_t measured_metric;
+      *measured;   /* rates of the groups, then of last_lr; NULL: the schedule needs no metric */
+  int32_t metric;  /* the one of metric_for_best_model */
+  bool seeks_best; /* evaluations are compared by it */
   double last_lr, last_norm;
   bool want_norm; /* somebody will read last_norm, or gradients are clipped */
   DdpReport *report;
+  DdpHistory *history; /* rank 0: what trainer_state.json tells */
   int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
   /* of the evaluation, from its first time on */
   int64_t *eval_index;          /* [eval_batch] */
@@ -169,6 +181,38 @@ DdpError *run_check_generate(const DdpJob *job, const DdpConfig *config);
 /* A signal to any rank ends it early: r->stop is then set on all, and there are no metrics. */
 DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *samples,
                        int64_t *steps);
+
+/* ---- best.c */
+DdpError *run_best_open(DdpRun *r);
+/* After an evaluation: was it the best so far? The same answer on all ranks. */
+DdpError *run_best_see(DdpRun *r, const double *metrics, bool *better);
+/* Before a checkpoint, rank 0: where the best one lies, once all earlier ones are written. */
+DdpError *run_best_note(DdpRun *r);
+/* load_best_model_at_end. */
+DdpError *run_best_load(DdpRun *r);
+
+/* ---- state.c: trainer_state.json, rank 0 */
+/* Opens the history, or reads that of the checkpoint which the run goes on from. */
+DdpError *run_state_open(DdpRun *r);
+/* Its text, as of now; to be freed. */
+DdpError *run_state_text(DdpRun *r, char **text);
+extern const char run_state_file[];
+DdpError *run_state_write(const char *text, const char *folder);
+/* What save_total_limit keeps once the checkpoint of update `newest` is complete. */
+DdpKeep run_state_keep(const DdpRun *r, int64_t newest);
+/* Behind the last line of the log: <output>/trainer_state.json; with a limit of 1 the best checkpoint alone
+   stays. */
+DdpError *run_state_end(DdpRun *r);
+
+/* ---- seen.c: include_num_input_tokens_seen */
+DdpError *run_seen_open(DdpRun *r);
+/* Tokens of the n samples that lie in r->batch; 0 unless they are counted. */
+int64_t run_seen_count(const DdpRun *r, int64_t n);
+
+/* ---- ema.c: the running average of the weights */
+DdpError *run_ema_open(DdpRun *r);
+void run_ema_update(DdpRun *r); /* after a step of the optimizer */
+void run_ema_swap(DdpRun *r);   /* the average takes the place of the weights, and back */
 
 /* ---- checkpoint.c. Rank 0 writes; all ranks call. */
 /* <folder>/model.safetensors, while everybody waits. */

@@ -39,19 +39,9 @@ static DdpError *write_folder(RunSaver *s, const char *folder) {
     DDP_TRY(write_parts(s, &image->parts[i], folder));
     DDP_TRY(ddp_manifest_add(&image->manifest, folder, run_parts_file(image->parts[i].of)));
   }
+  DDP_TRY(run_state_write(image->state, folder));
+  DDP_TRY(ddp_manifest_add(&image->manifest, folder, run_state_file));
   return ddp_manifest_write(&image->manifest, folder);
-}
-
-/* Only once the new one is complete. */
-static DdpError *remove_others(const RunSaver *s) {
-  int64_t *updates = NULL;
-  int n = 0;
-  if (s->image.keep.limit <= 0) return NULL;
-  DdpError *error = ddp_checkpoint_list(s->output, &updates, &n);
-  int gone = error ? 0 : ddp_keep_select(updates, n, &s->image.keep);
-  for (int i = 0; i < gone && !error; i++) error = ddp_checkpoint_delete(s->output, updates[i]);
-  free(updates);
-  return error;
 }
 
 static DdpError *write_image(RunSaver *s) {
@@ -63,7 +53,7 @@ static DdpError *write_image(RunSaver *s) {
   if (!error) error = ddp_checkpoint_publish(partial, s->output, update);
   if (error && partial) ddp_error_free(ddp_checkpoint_remove(partial)); /* the first one is told */
   free(partial);
-  if (!error) error = remove_others(s);
+  if (!error) error = ddp_checkpoint_rotate(s->output, &s->image.keep); /* only now */
   if (!error)
     ddp_log(DDP_LOG_debug, "checkpoint-%lld written in %.3f s", (long long)update,
             ddp_clock() - begun);
@@ -124,9 +114,11 @@ static void copy_take(RunSaver *s) {
 
 /* ---------- for the run ---------- */
 
-static void image_close(RunImage *image) {
+void run_image_close(RunImage *image) {
   for (int i = 0; i < image->n_parts; i++) run_parts_close(&image->parts[i]);
   image->n_parts = 0;
+  free(image->state);
+  image->state = NULL;
 }
 
 static DdpError *saver_open(DdpRun *r) {
@@ -143,7 +135,7 @@ DdpError *run_saver_start(DdpRun *r, const RunImage *image) {
   DdpError *error = saver_open(r);
   if (!error) error = run_saver_wait(r);
   if (error) {
-    image_close(&own);
+    run_image_close(&own);
     return error;
   }
   RunSaver *s = r->saver;
@@ -155,7 +147,7 @@ DdpError *run_saver_start(DdpRun *r, const RunImage *image) {
   }
   if (s->busy) return NULL;
   error = write_image(s);
-  image_close(&s->image);
+  run_image_close(&s->image);
   return error;
 }
 
@@ -164,7 +156,7 @@ DdpError *run_saver_wait(DdpRun *r) {
   if (!s || !s->busy) return NULL;
   pthread_join(s->thread, NULL);
   s->busy = false;
-  image_close(&s->image);
+  run_image_close(&s->image);
   DdpError *error = s->error;
   s->error = NULL;
   atomic_store(&s->failed, false);

@@ -14,8 +14,10 @@ typedef struct RunImage {
   int n_parts;
   DdpManifest manifest;
   DdpManifestSetting settings[DDP_KEY_COUNT]; /* of the manifest */
+  char *state;                                /* the text of trainer_state.json */
   DdpKeep keep;                               /* what stays once it is written */
 } RunImage;
+void run_image_close(RunImage *image);
 
 /* Writes r's image: begins to, and lets the thread do it, or does it at once where a copy does not fit into
    memory or nobody wants one (`async_save = false`). The one before is waited for; its error is returned. */

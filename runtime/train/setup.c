@@ -135,6 +135,7 @@ DdpError *run_memory_open(DdpRun *r) {
 
 void run_memory_close(DdpRun *r) {
   const size_t f = sizeof(float);
+  if (r->ema) r->device->free(DDP_MEMORY_state, r->ema, (size_t)r->param_count * f);
   r->device->free(DDP_MEMORY_params, r->params, (size_t)r->param_count * f);
   if (r->world == 1) r->device->free(DDP_MEMORY_grads, r->grads, (size_t)r->grad_count * f);
   r->device->free(DDP_MEMORY_frozen, r->frozen, (size_t)r->frozen_count * f);

@@ -42,7 +42,7 @@ static void end_now(int kind) {
                                kinds[kind].name, group ? ddp_group_phase(group) : "start");
   if (group) ddp_group_abort(group, e);
   ddp_file_abandon();
-  ddp_log(DDP_LOG_info, "%s", e->message);
+  ddp_log(DDP_LOG_end, "%s", e->message);
   ddp_launch_report(&launch, e);
   _exit(DDP_STOPPED);
 }

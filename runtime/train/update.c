@@ -19,24 +19,6 @@ double run_rate_factor(const DdpRun *r, int64_t steps) {
                           r->set->learning_rate);
 }
 
-/* What metric_for_best_model names, with or without `eval_`; unset: the loss. */
-static DdpError *find_metric(DdpRun *r) {
-  const char *name = r->set->metric_for_best_model;
-  char all[400] = "";
-  if (!name) return NULL; /* metric 0 */
-  if (!strncmp(name, "eval_", 5)) name += 5;
-  for (int32_t i = 0; i < r->job->n_metrics; i++) {
-    size_t used = strlen(all);
-    if (!strcmp(r->job->metrics[i], name)) {
-      r->measured_metric = i;
-      return NULL;
-    }
-    snprintf(all + used, sizeof all - used, " %s", r->job->metrics[i]);
-  }
-  r->quiet = r->rank != 0;
-  return ddp_error(DDP_USAGE, "metric_for_best_model = %s: the job has only:%s", name, all);
-}
-
 DdpError *run_measured_open(DdpRun *r) {
   const DdpJob *job = r->job;
   if (!job->measured) return NULL;
@@ -46,7 +28,6 @@ DdpError *run_measured_open(DdpRun *r) {
                      "eval_strategy = no: the schedule of this job looks at a metric of the "
                      "evaluations");
   }
-  DDP_TRY(find_metric(r));
   double *rates = malloc((size_t)(job->n_groups + 1) * sizeof *rates);
   if (!rates) return ddp_error(DDP_MEMORY, "out of memory");
   for (int32_t i = 0; i <= job->n_groups; i++) {
@@ -63,10 +44,10 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
   return r->grads + r->job->tensors[tensor].offset;
 }
 
-/* Slots of the agreement: loss, a save that failed, reasons to stop, gradients that are not finite, then one norm per tensor;
-   floats are exact in doubles and adding zeros is exact, so that every rank gets the norms its peers
-   computed. */
-enum { AT_LOSS, AT_SAVING, AT_STOP, AT_OVERFLOW = AT_STOP + RUN_STOPS, AT_NORMS };
+/* Slots of the agreement: loss, a save that failed, reasons to stop, gradients that are not finite, tokens,
+   then one norm per tensor; floats are exact in doubles and adding zeros is exact, so that every rank gets
+   the norms its peers computed. */
+enum { AT_LOSS, AT_SAVING, AT_STOP, AT_OVERFLOW = AT_STOP + RUN_STOPS, AT_TOKENS, AT_NORMS };
 
 bool run_skips(const DdpRun *r) {
   return strcmp(r->set->on_nan, "skip") == 0;
@@ -96,6 +77,7 @@ static DdpError *share_results(DdpRun *r, double loss) {
   a[AT_SAVING] = run_saver_failed(r);
   run_stop_vote(r, a + AT_STOP);
   a[AT_OVERFLOW] = unscale(r);
+  a[AT_TOKENS] = (double)r->tokens;
   for (int32_t t = 0; t < n; t++) {
     bool mine = r->norm_owner[t] == r->rank;
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
@@ -221,6 +203,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   out->loss = r->agreement[AT_LOSS];
   out->save_failed = r->agreement[AT_SAVING] > 0;
   r->stop = run_stop_of(r->agreement + AT_STOP);
+  r->progress.tokens_seen += (int64_t)r->agreement[AT_TOKENS];
   out->finite = isfinite(out->loss) && isfinite(norm) && r->bad_tensor < 0;
   double factor = run_rate_factor(r, r->progress.update - r->scale.skipped);
   r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)
@@ -242,6 +225,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   clip(r, norm);
   ddp_timing_lap(&r->timing, DDP_PART_norm);
   if (!r->steps_early) step_all(r, factor);
+  run_ema_update(r);
   ddp_timing_lap(&r->timing, DDP_PART_optimizer);
   r->progress.update++;
   return NULL;

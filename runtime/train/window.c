@@ -90,6 +90,7 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   if (r->set->ddp_broadcast_buffers != 0) DDP_TRY(run_broadcast_buffers(r));
   if (r->kept_buffers) memcpy(r->kept_buffers, r->buffers, (size_t)r->buffer_bytes);
   r->sums[0] = 0;
+  r->tokens = 0;
   ddp_group_at(r->group, r->progress.update, "forward and backward");
   for (int64_t m = first; m < first + n; m++) {
     int64_t batch;
@@ -97,6 +98,7 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
     DdpStep step = window_step(r, &w, batch);
     ddp_timing_lap(&r->timing, DDP_PART_data);
     step.accumulate = m > first;
+    r->tokens += run_seen_count(r, batch);
     if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->progress.update);
     r->job->forward_backward(&step);
     ddp_timing_lap(&r->timing, DDP_PART_forward_backward);

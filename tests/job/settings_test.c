@@ -22,8 +22,8 @@ static void test_classes(void **state) {
   (void)state;
   assert_int_equal(count(0), 114);
   assert_int_equal(count('C'), 18);
-  assert_int_equal(count('R'), 54);
-  assert_int_equal(count('A'), 15);
+  assert_int_equal(count('R'), 53);
+  assert_int_equal(count('A'), 16);
   assert_int_equal(count('X'), 27);
 }
 

@@ -324,7 +324,8 @@ def user_has_no_room():
             p = subprocess.run([binary, "--output_dir", out, "--max_steps", "2", *flags.split()], timeout=30,
                                preexec_fn=limit, capture_output=True, text=True)
             expect(p.returncode > 0 and "cannot write" in p.stderr and "model.safetensors" in p.stderr, p.stderr)
-            expect(sorted(os.listdir(out)) == ["log.jsonl", "model.safetensors"], f"{os.listdir(out)}")
+            names = sorted(os.listdir(out))
+            expect(names == ["log.jsonl", "model.safetensors", "trainer_state.json"], f"{names}")
             expect(weights(out) == before, "the saved weights are lost")
 
 

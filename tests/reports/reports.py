@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 
 from ddptest import DDPC, Failure, Folder, expect, main, must, read_log, run  # noqa: E402,F401
 
-FORMATS = {"F32": ("f", 4), "I64": ("q", 8)}
+FORMATS = {"F32": ("f", 4), "F64": ("d", 8), "I64": ("q", 8)}
 
 
 def tensors(path):

@@ -78,8 +78,13 @@ static void refusals(void **state) {
          "with `ddpc -D train.adam_beta1=0.9`");
   refuse("--fsdp", "full_shard", "not accepted: ddpc trains data-parallel");
   refuse("--resume_changes", "x", "expected one of refuse allow");
-  refuse("--save_total_limit", "2", "not supported yet");
   refuse("--rng", "torch", "rng = torch is not supported yet");
+  refuse("--save_total_limit", "-1", "expected a whole number >=0");
+  refuse("--save_strategy", "best", "save_strategy = best needs metric_for_best_model");
+  refuse("--load_best_model_at_end=true", "--save_strategy=no",
+         "load_best_model_at_end needs evaluations, and eval_strategy is no");
+  refuse("--load_best_model_at_end=true", "--eval_strategy=epoch",
+         "needs equal strategies: eval_strategy is epoch, save_strategy is steps");
   refuse("--ddp_backend", "glo", "expected one of gloo");
   refuse("--learning_rat", "3e-4", "did you mean 'learning_rate'?");
   refuse("--warmup_ratio", "0.1", "use --warmup_steps");

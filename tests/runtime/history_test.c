@@ -49,6 +49,7 @@ static const DdpTrainerState at = {.epoch = 1.5,
                                    .logging_steps = 1,
                                    .eval_steps = 500,
                                    .save_steps = 500,
+                                   .saved_at = 3,
                                    .train_batch_size = 8,
                                    .best_metric = NAN,
                                    .best_global_step = -1};
@@ -101,7 +102,7 @@ static void schema(void **state) {
                             "      \"attributes\": {}\n"
                             "    }\n"
                             "  },\n"
-                            "  \"total_flos\": 0,\n"
+                            "  \"total_flos\": 0.0,\n"
                             "  \"train_batch_size\": 8,\n"
                             "  \"trial_name\": null,\n"
                             "  \"trial_params\": null\n"
