@@ -19,6 +19,8 @@ struct DdpFlight {
   int rank, world;
   char *folder, *path, *temporary; /* NULL: not written */
   atomic_flag lock;
+  atomic_bool
+      wanted; /* by whoever writes the record: the others keep away, or it might never get it */
   atomic_bool written;
   _Atomic uint64_t last;
   DdpFlightSink *sink;
@@ -51,6 +53,7 @@ DdpError *ddp_flight_open(DdpFlight **out, const char *folder, int rank, int wor
   f->rank = rank;
   f->world = world;
   atomic_flag_clear(&f->lock);
+  atomic_init(&f->wanted, false);
   atomic_init(&f->written, false);
   atomic_init(&f->last, 0);
   if (folder) {
@@ -81,7 +84,8 @@ const char *ddp_flight_path(const DdpFlight *f) {
 /* ---------- the ring ---------- */
 
 static void take(DdpFlight *f) {
-  while (atomic_flag_test_and_set_explicit(&f->lock, memory_order_acquire)) {
+  while (atomic_load_explicit(&f->wanted, memory_order_relaxed) ||
+         atomic_flag_test_and_set_explicit(&f->lock, memory_order_acquire)) {
   }
 }
 
@@ -295,6 +299,7 @@ static void put_entries(Out *o, DdpFlight *f) {
 /* The lock, or after a while without it: whoever holds it may be the thread that has died. */
 static bool take_soon(DdpFlight *f) {
   double end = ddp_clock() + lock_wait;
+  atomic_store(&f->wanted, true);
   while (atomic_flag_test_and_set_explicit(&f->lock, memory_order_acquire)) {
     if (ddp_clock() >= end) return false;
   }
@@ -313,6 +318,7 @@ bool ddp_flight_write(DdpFlight *f, const DdpFlightCause *why) {
   bool locked = take_soon(f);
   put_entries(&o, f);
   if (locked) give(f);
+  atomic_store(&f->wanted, false);
   flush(&o);
   int number = errno;
   if (close(o.fd) != 0 && !o.bad) {

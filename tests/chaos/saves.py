@@ -4,10 +4,9 @@ import os
 import random
 import signal
 import subprocess
-import sys
 
 from chaos import (JOB, SLOW, Folder, Live, checkpoints, expect, fresh_pause, leftovers, main, must, run,
-                   wait_for)
+                   inside_namespaces, wait_for)
 
 KILLS = int(os.environ.get("DDP_CHAOS_KILLS", "30"))
 UPDATES = 3000
@@ -41,8 +40,8 @@ def killed_saves():
             newest = max(checkpoints(out), default=0)
             with Live(f, [binary, *flags(out, UPDATES, ranks), "--resume_from_checkpoint", "true"],
                       name=f"console{turn}") as live:
-                wait_for(lambda: live.p.poll() is not None or (under_way(out) and max(checkpoints(out), default=0) > newest),
-                         30 * SLOW, "a save")
+                wait_for(lambda: live.p.poll() is not None or
+                         (under_way(out) and max(checkpoints(out), default=0) > newest), 30 * SLOW, "a save")
                 expect(live.p.poll() is None, f"turn {turn} ended by itself:\n{live.text()}")
                 if newest:
                     expect(f"/checkpoint-{newest}: update {newest} of" in live.text(10**6),
@@ -85,22 +84,8 @@ class SmallDisk:
         must(["mount", "-o", f"remount,size={size}", self.path])
 
 
-def inside_own_mounts(test):
-    """Whether this is the program inside; outside it runs the same test there."""
-    if os.environ.get("DDP_CHAOS_MOUNTS"):
-        return True
-    probe = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "ddp-chaos", "/mnt"], capture_output=True)
-    if probe.returncode:
-        print("skipped: no mount namespaces here:", probe.stderr.decode().strip())
-        sys.exit(77)
-    r = run(["unshare", "--mount", "--propagation", "private", sys.executable, os.path.abspath(__file__), test],
-            limit=100 * SLOW, env=dict(DDP_CHAOS_MOUNTS="1"))
-    expect(r.code == 0, r.out)
-    return False
-
-
 def full_disk():
-    if not inside_own_mounts("full_disk"):
+    if not inside_namespaces("full_disk", needed=True):
         return
     with Folder() as f:
         binary = f.compile(JOB, "train", WIDE)

@@ -6,7 +6,8 @@ import random
 import signal
 import time
 
-from chaos import JOB, SLOW, Folder, Live, checkpoints, expect, fresh_pause, main, of_machine, of_process, updates, wait_for
+from chaos import (JOB, SLOW, Folder, Live, checkpoints, expect, fresh_pause, inside_namespaces, main, of_machine,
+                   of_process, updates, wait_for)
 
 SECONDS = float(os.environ.get("DDP_CHAOS_SECONDS", "40"))
 SEED = os.environ.get("DDP_CHAOS_SEED", "1")
@@ -16,8 +17,8 @@ TIMEOUT = 3  # ddp_timeout
 
 def command(binary, out, every, *more):
     """Saves, evaluates and logs by these numbers of updates."""
-    flags = ["--nproc-per-node", str(RANKS), "--output_dir", out, "--max_steps", "100000000", "--ddp_timeout", str(TIMEOUT),
-             "--resume_from_checkpoint", "true"]
+    flags = ["--nproc-per-node", str(RANKS), "--output_dir", out, "--max_steps", "100000000",
+             "--resume_from_checkpoint", "true", "--ddp_timeout", str(TIMEOUT)]
     for name, n in zip(("save", "eval", "logging"), every):
         flags += [f"--{name}_steps", str(n)]
     return [binary, *flags, *more]
@@ -74,7 +75,8 @@ class Soak:
     def restarted(self, before, limit, what):
         """The launcher has replaced all ranks."""
         def fresh():
-            expect(self.live.p.poll() is None, f"{what}: the launcher ended with {self.live.p.poll()}\n{self.live.text()}")
+            code = self.live.p.poll()
+            expect(code is None, f"{what}: the launcher ended with {code}\n{self.live.text()}")
             now = self.live.ranks()
             return len(now) == RANKS and not set(now.values()) & set(before.values())
         wait_for(fresh, limit * SLOW, f"new ranks after {what}\n{self.live.text()}")
@@ -159,7 +161,7 @@ class Soak:
         self.start()
         if len(good) > 1:
             wait_for(lambda: f"checkpoint-{good[-2]}: update" in self.live.text() or self.live.p.poll() is not None,
-                     20 * SLOW, f"the resume from {good[-2]}, {good[-1]}/{name} is spoiled ({how}):\n{self.live.text()}")
+                     20 * SLOW, f"the resume from {good[-2]}; {good[-1]}/{name}: {how}\n{self.live.text()}")
 
     # ---- what piles up
 
@@ -172,17 +174,17 @@ class Soak:
             if not now:
                 return
             first = self.first.setdefault(key, now)
-            # Rank 0 may be writing a checkpoint: a thread and a few files more.
-            spare = {"descriptors": 4, "threads": 1, "memory": 16 << 10} if key == "rank 0" else \
-                    {"descriptors": 0 if key != "launcher" else 1, "threads": 0, "memory": (1 << 10) if key == "launcher" else 16 << 10}
+            # Rank 0 may be writing a checkpoint, a thread and a few files more; the launcher starts ranks.
+            files, threads, memory = {"launcher": (1, 0, 1024), "rank 0": (4, 1, 16384)}.get(key, (0, 0, 16384))
+            spare = {"descriptors": files, "threads": threads, "memory": memory}
             for what, n in now.items():
                 expect(n <= first[what] + spare[what], f"{key} has {n} {what}, the first one had {first[what]}")
         expect(len(os.listdir(self.out)) < 40 + len(self.spoiled), f"files pile up: {sorted(os.listdir(self.out))}")
 
     def run(self, seconds):
         before, end = of_machine(), time.monotonic() + seconds
-        faults = [self.kill, self.kill, self.kill_two, self.stop, self.stop_then_kill, self.kill_launcher, self.terminate,
-                  self.terminate_rank, self.terminate_then_kill, self.pause_launcher, self.spoil]
+        faults = [self.kill, self.kill, self.kill_two, self.stop, self.stop_then_kill, self.kill_launcher,
+                  self.terminate, self.terminate_rank, self.terminate_then_kill, self.pause_launcher, self.spoil]
         self.start()
         try:
             self.progress("the start")
@@ -210,6 +212,8 @@ class Soak:
 
 
 def soak():
+    if not inside_namespaces("soak"):
+        return
     random.seed(SEED)
     with Folder() as f:
         s = Soak(f, f.compile(JOB, "train"))
@@ -231,7 +235,7 @@ def steady():
             wait_for(lambda: reached(200 + int(20 * SECONDS)), (10 + SECONDS) * 4 * SLOW, "the end")
             for k, pid in live.ranks().items():
                 now = of_process(pid)
-                for what, more in (("descriptors", 4 if k == 0 else 0), ("threads", 1 if k == 0 else 0), ("memory", 1024)):
+                for what, more in (("descriptors", 4 * (k == 0)), ("threads", k == 0), ("memory", 1024)):
                     expect(now[what] <= first[k][what] + more, f"rank {k}: {what} {first[k][what]}, later {now[what]}")
             live.send(signal.SIGTERM)
             expect(live.end(10) == 9, live.text())
