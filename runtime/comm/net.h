@@ -21,6 +21,8 @@ int ddp_net_own_addresses(char out[][DDP_NET_NAME], int limit);
 int ddp_net_dial(const char *host, int port, double deadline);
 /* host NULL: every interface. port 0: any; *got receives the real one. */
 int ddp_net_listen(const char *host, int port, int *got);
+/* "name, pid N" of the process that listens on a port of this host; false: it cannot be seen. */
+bool ddp_net_port_owner(int port, char *out, size_t size);
 /* Names of the abstract namespace: they vanish with the process. */
 int ddp_net_dial_unix(const char *name);
 int ddp_net_listen_unix(const char *name);

@@ -79,11 +79,14 @@ static DdpError *bind_error(const DdpLaunch *l) {
   place_of(l, place, sizeof place);
   if (errno == EADDRINUSE && l->ports > 1)
     return ddp_error(DDP_USAGE, "%s: all are taken; set MASTER_ADDR and MASTER_PORT", place);
-  if (errno == EADDRINUSE)
+  char owner[128] = "another job?";
+  if (errno == EADDRINUSE) {
+    ddp_net_port_owner(l->master_port, owner, sizeof owner);
     return ddp_error(
         DDP_USAGE,
-        "MASTER_PORT %d is taken by another program (another job?); set MASTER_PORT to a free port",
-        l->master_port);
+        "MASTER_PORT %d is taken by another program (%s); set MASTER_PORT to a free port",
+        l->master_port, owner);
+  }
   return ddp_error(DDP_USAGE, "cannot listen on %s: %s", place, ddp_net_reason(errno));
 }
 

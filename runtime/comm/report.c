@@ -105,11 +105,13 @@ void ddp_launch_report(const DdpLaunch *l, const DdpError *e) {
 /* ---------- a crash ---------- */
 
 static struct {
+  const char *termination_log;
   char path[4096], temporary[4096]; /* empty: no launcher wants an error file */
 } crash;
 
 void ddp_launch_crash_ready(const DdpLaunch *l) {
   const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+  crash.termination_log = ddp_env(DDP_ENV_DDP_TERMINATION_LOG);
   if (l->child || !path || !*path) return;
   int n = snprintf(crash.temporary, sizeof crash.temporary, "%s.tmp%d", path, (int)getpid());
   if (n > 0 && (size_t)n < sizeof crash.temporary)
@@ -131,7 +133,8 @@ static const char *decimal(time_t v, char text[24]) {
 
 void ddp_launch_crash(const char *message) {
   char stamp[24];
-  int fd = open("/dev/termination-log", O_WRONLY | O_CLOEXEC | O_APPEND);
+  int fd =
+      crash.termination_log ? open(crash.termination_log, O_WRONLY | O_CLOEXEC | O_APPEND) : -1;
   if (fd >= 0) {
     bool said = put(fd, message) && put(fd, "\n");
     (void)said; /* nobody is left to be told */

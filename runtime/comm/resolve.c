@@ -82,7 +82,7 @@ const char *ddp_net_reason(int number) {
 /* Names as NCCL_SOCKET_IFNAME writes them ("eth,ib", "=eth0", "^docker"), of which GLOO_SOCKET_IFNAME
    is the plain case. */
 static bool wanted(const char *name, const char *list, bool exact) {
-  if (!list || !*list) return true;
+  if (!*list) return true;
   bool without = *list == '^';
   if (without) list++;
   if (*list == '=') exact = true, list++;
@@ -95,7 +95,7 @@ static bool wanted(const char *name, const char *list, bool exact) {
 
 static bool useful(const struct ifaddrs *a, int family, const char *gloo, const char *nccl) {
   if (!a->ifa_addr || a->ifa_addr->sa_family != family || !(a->ifa_flags & IFF_UP)) return false;
-  bool named = *gloo || (nccl && *nccl);
+  bool named = *gloo || *nccl;
   if ((a->ifa_flags & IFF_LOOPBACK) && !named) return false;
   if (family == AF_INET6 &&
       IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr))
@@ -104,7 +104,8 @@ static bool useful(const struct ifaddrs *a, int family, const char *gloo, const 
 }
 
 int ddp_net_own_addresses(char out[][DDP_NET_NAME], int limit) {
-  const char *gloo = ddp_env(DDP_ENV_GLOO_SOCKET_IFNAME), *nccl = getenv("NCCL_SOCKET_IFNAME");
+  const char *gloo = ddp_env(DDP_ENV_GLOO_SOCKET_IFNAME),
+             *nccl = ddp_env(DDP_ENV_NCCL_SOCKET_IFNAME);
   static const int families[] = {AF_INET, AF_INET6};
   struct ifaddrs *list;
   int n = 0;

@@ -150,6 +150,19 @@ static DdpError *weights_open(DdpRun *r) {
   return run_broadcast_model(r);
 }
 
+/* accelerate's --mixed_precision cannot change a program that is already compiled. */
+static void warn_of_precision(const DdpRun *r) {
+  const char *asked = getenv("ACCELERATE_MIXED_PRECISION");
+  if (!asked || !*asked || strcmp(asked, "no") == 0) return;
+  bool same = (strcmp(asked, "bf16") == 0 && r->set->bf16 == 1) ||
+              (strcmp(asked, "fp16") == 0 && r->set->fp16 == 1);
+  if (!same)
+    ddp_log(DDP_LOG_warning,
+            "accelerate's --mixed_precision %s is not what this program was compiled for; set bf16 "
+            "or fp16 in the job and compile it again",
+            asked);
+}
+
 static void banner(const DdpRun *r) {
   char ranks[120] = "1 rank";
   if (r->world > 1) {
@@ -207,7 +220,10 @@ static DdpError *run_start(DdpRun *r) {
   DDP_TRY(run_seen_open(r));
   DDP_TRY(run_agree(r, run_ema_open(r), "taking memory for the average of the weights"));
   DDP_TRY(run_resume_load(r));
-  if (r->rank == 0) banner(r);
+  if (r->rank == 0) {
+    warn_of_precision(r);
+    banner(r);
+  }
   DdpError *error = run_state_open(r);
   if (!error && r->rank == 0) error = report_open(&r->report, r);
   if (!error && r->rank == 0) error = ddp_checkpoint_sweep(r->output); /* the log is locked */

@@ -122,8 +122,10 @@ static void test_other_world(void **state) {
 static void test_port_taken(void **state) {
   (void)state;
   int port, listener = silent_server_start(&port);
-  char text[64];
-  snprintf(text, sizeof text, "MASTER_PORT %d is taken by another program", port);
+  char text[128];
+  snprintf(text, sizeof text,
+           "MASTER_PORT %d is taken by another program (dist_rendezvous, pid %d)", port,
+           (int)getpid());
   Run a = rank(0, 2, port, "timeout=25", NULL), b = rank(1, 2, port, "timeout=25", NULL);
   run_finish(&a, LIMIT);
   run_expect(&a, text, 1);
@@ -189,7 +191,7 @@ static void test_other_job(void **state) {
   Run b = rank_of(1, 2, port, "timeout=25", "TORCHELASTIC_RUN_ID=y", nobody);
   expect(&b, 4, "rank 0 of another job listens at 127.0.0.1:");
   Run c = rank_of(0, 2, port, "timeout=25", "TORCHELASTIC_RUN_ID=y", nobody);
-  expect(&c, 2, "is taken by another program (another job?)");
+  expect(&c, 2, "is taken by another program (dist_rank, pid");
   Run d = rank_of(1, 2, port, "do=reduce", "TORCHELASTIC_RUN_ID=x", nobody);
   expect(&a, 0, "path shared memory");
   expect(&d, 0, "path shared memory");

@@ -88,11 +88,16 @@ def hydra_scripts():
 
 
 def hydra_two_hosts():
+    """Rank 0 says all its addresses, or those of the interface that the user names."""
     with Folder() as f, Hosts(2) as hosts:
         command = [hydra(), "-launcher", "ssh", "-launcher-exec", agent(f, hosts), "-iface", "wire", "-hosts",
                    ",".join(hosts.address(h) for h in (0, 1)), "-ppn", "2", "-np", "4"]
-        r = run(hosts.on(0, command + [RANK, "do=reduce", "timeout=30"]))
-        expect(r.code == 0 and r.out.count("by hydra path shared memory + gloo") == 4, r.out)
+        for env in ({}, {"GLOO_SOCKET_IFNAME": "wire"}, {"NCCL_SOCKET_IFNAME": "wi"},
+                    {"NCCL_SOCKET_IFNAME": "^lo"}):
+            r = run(hosts.on(0, command + [RANK, "do=reduce", "timeout=30"]), env=env)
+            expect(r.code == 0 and r.out.count("by hydra path shared memory + gloo") == 4, f"{env}\n{r.out}")
+        r = run(hosts.on(0, command + [RANK, "do=reduce", "timeout=3"]), env={"NCCL_SOCKET_IFNAME": "ib"})
+        expect(r.code != 0 and "this host has no address that others could reach" in r.out, r.out)
 
 
 def hydra_failed():

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from launchtest import (AS_ROOT, RANK, Failure, Folder, Reference, compare_all, expect, free_port, installed, main,
+from launchtest import (AS_ROOT, FLAGS, JOB, RANK, Failure, Folder, Reference, compare_all, content, expect, free_port, installed, main,
                         of_torch, run, together, wait_for)
 
 TORCH = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
@@ -108,6 +108,32 @@ def torchrun_restarts():
         expect("loss is nan at update 3" in r.out, r.out)
 
 
+def torchrun_resumes():
+    """A rank is killed in training; torchrun starts the ranks anew, they go on from the newest checkpoint: the bits of
+    a run that nobody disturbed."""
+    with Folder() as f:
+        binary = f.compile(JOB, "digits")
+        flags = ["--max_steps", "1500", "--save_strategy", "steps", "--save_steps", "50"]
+        _, log = f.train(binary, "own", 2, flags)
+        with open(f.file("out"), "w+") as out:
+            p = subprocess.Popen(torchrun(2, "--max-restarts", "2") + [
+                binary, "--output_dir", f.file("torch"), "--resume_from_checkpoint", "true", *flags], stdout=out,
+                                 stderr=out, start_new_session=True)
+            try:
+                wait_for(lambda: os.path.exists(f.file("torch/checkpoint-100")), 60, "a checkpoint")
+                end_children(p.pid, 1)
+                code = p.wait(timeout=60)
+            finally:
+                try:
+                    os.killpg(p.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                p.wait()
+            text = read(out)
+        expect(code == 0 and text.count("2 ranks (torchrun") == 2, text)
+        expect(content(f.file("own/model.safetensors")) == content(f.file("torch/model.safetensors")), "other weights")
+
+
 def torchrun_fewer_hosts():
     """An agent is killed with its rank; the other rank notices, and its agent goes on alone with a world of one."""
     with Folder() as f:
@@ -155,9 +181,9 @@ def listening(port):
                    for line in (a.read() + b.read()).splitlines() if ":" in line)
 
 
-def end_children(pid):
+def end_children(pid, most=None):
     with open(f"/proc/{pid}/task/{pid}/children") as f:
-        for child in f.read().split():
+        for child in f.read().split()[:most]:
             os.kill(int(child), signal.SIGKILL)
 
 
@@ -197,6 +223,18 @@ def accelerate_script():
         os.chmod(script, 0o755)
         r = run(accelerate(2, "--cpu") + [script, "--num_processes", "7"], limit=90)
         expect(r.code == 0 and r.out.count("by accelerate --num_processes path shared memory") == 2, r.out)
+
+
+def accelerate_precision():
+    """What the program was compiled for stays; that accelerate was told something else is said once."""
+    with Folder() as f:
+        for name, flags in (("plain", []), ("bf16", ["-D", "train.bf16=true"])):
+            binary = f.compile(JOB, name, flags=flags)
+            for asked in ("no", "bf16"):
+                r = run(accelerate(2, "--cpu", "--mixed_precision", asked) + [
+                    binary, "--output_dir", f.file("o"), *FLAGS], limit=90)
+                says = r.out.count(f"accelerate's --mixed_precision {asked} is not what")
+                expect(r.code == 0 and says == (asked == "bf16" and name == "plain"), f"{name}, {asked}:\n{r.out}")
 
 
 def accelerate_as_torchrun():

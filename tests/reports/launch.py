@@ -181,6 +181,21 @@ def row_65_ports():
             r = run([binary, "--output_dir", f.file("o"), "--ddp_timeout", "3"], limit=12,
                     env=dict(RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)))
         expect(r.code > 0 and str(port) in r.out and r.seconds < 8, f"port in use, {r.seconds:.1f} s:\n{r.out}")
+        expect(f", pid {os.getpid()})" in r.out, f"no owner:\n{r.out}")
+        # A job that has met needs its port no longer: a second one with the same port does not disturb it.
+        by_hand = [dict(os.environ, RANK=str(k), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+                   for k in (0, 1)]
+        first = [start([binary, "--output_dir", f.file("first"), *LONG.split()], env=e) for e in by_hand]
+        try:
+            wait(lambda: os.path.exists(f.file("first/log.jsonl")), 15, "the first run")
+            codes, text = two([binary] * 2, [["--output_dir", f.file("second")]] * 2, port)
+            expect(codes == [0, 0] and all(p.poll() is None for p in first), text)
+        finally:
+            for p in first:
+                p.kill()
+            end(first, 10)
+        codes, text = two([binary] * 2, [["--output_dir", f.file("third")]] * 2, port)
+        expect(codes == [0, 0], f"at once after a kill:\n{text}")
 
 
 def row_41_signals():
