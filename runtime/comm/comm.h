@@ -56,6 +56,9 @@ typedef struct DdpBackend {
   DdpError *(*poll)(DdpWork *w, bool *done);
   DdpError *(*wait)(DdpWork *w);
   DdpError *(*async_error)(DdpComm *c);
+  /* From any thread: a rank whose host does not acknowledge what is sent to it, -1: none known. NULL:
+     ranks share a host. */
+  int (*unreachable)(DdpComm *c);
   void (*abort)(DdpComm *c); /* from any thread: wakes blocked calls */
   void (*close)(DdpComm *c);
 } DdpBackend;

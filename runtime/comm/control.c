@@ -21,12 +21,17 @@
 #include <linux/sockios.h>
 
 static const double beat_every = 0.25, send_wait = 1.0;
+/* Seconds: a rank that others wait for is missed a moment before it is lost here; a silence that is
+   told; heard of again. */
+static const double silence_slack = 0.5, silence_told = 10, heard_again = 1.0;
 enum { BACKLOG = 32 << 10 }; /* unread bytes after which a rank gets no more positions */
 
 typedef struct Link {
-  int fd;   /* -1: none, or closed */
-  int rank; /* at the other end */
-  bool bye; /* said goodbye */
+  int fd;       /* -1: none, or closed */
+  int rank;     /* at the other end */
+  bool bye;     /* said goodbye */
+  double heard; /* clock at which something came */
+  bool told, lost;
   char *in; /* frames under way */
   size_t size, capacity;
 } Link;
@@ -132,9 +137,11 @@ static void on_lost(DdpControl *c, Link *l, int reason) {
   pthread_mutex_unlock(&c->send);
   if (l->bye) return;
   const DdpPeer *p = &c->meeting.peers[l->rank];
+  bool network = reason == ETIMEDOUT || reason == EHOSTUNREACH || reason == ENETUNREACH;
   DdpError *e = ddp_error_rank(
-      DDP_PEER, l->rank, "lost rank %d (pid %d on %s): its process is gone%s%s%s", l->rank, p->pid,
-      p->host_name, reason ? " (" : "", reason ? strerror(reason) : "", reason ? ")" : "");
+      DDP_PEER, l->rank, "lost rank %d (pid %d on %s): %s%s%s%s", l->rank, p->pid, p->host_name,
+      network ? "its host is gone, or the network to it is cut" : "its process is gone",
+      reason ? " (" : "", reason ? strerror(reason) : "", reason ? ")" : "");
   on_failure(c, e, l->rank);
 }
 
@@ -177,6 +184,8 @@ static void position_get(DdpReader *r, DdpPosition *p, double *age) {
   p->update = (int64_t)ddp_read_u64(r);
   p->stop = (int)ddp_read_u32(r);
   ddp_read_text(r, p->phase, sizeof p->phase);
+  p->unreachable = (int)ddp_read_u32(r);
+  p->cut = ddp_read_u32(r) != 0;
   *age = (double)ddp_read_u64(r) * 1e-3;
 }
 
@@ -185,6 +194,8 @@ static void position_put(DdpBytes *b, const DdpPosition *p, double age) {
   ddp_bytes_u64(b, (uint64_t)p->update);
   ddp_bytes_u32(b, (uint32_t)p->stop);
   ddp_bytes_text(b, p->phase);
+  ddp_bytes_u32(b, (uint32_t)p->unreachable);
+  ddp_bytes_u32(b, p->cut);
   ddp_bytes_u64(b, (uint64_t)(age * 1e3));
 }
 
@@ -198,6 +209,7 @@ static void on_position(DdpControl *c, const DdpFrame *f, DdpReader *r) {
     double age;
     position_get(r, &p, &age);
     if (r->bad || q == c->meeting.rank) continue;
+    if (c->meeting.rank == 0 || q == 0) p.cut = c->positions[q].cut; /* this rank sees for itself */
     c->positions[q] = p;
     c->heard[q] = now - age;
   }
@@ -267,6 +279,7 @@ static bool read_link(DdpControl *c, Link *l, int *reason) {
       return false;
     }
     l->size += (size_t)n;
+    l->heard = ddp_clock();
     size_t at = 0;
     DdpFrame f;
     while (l->size - at >= sizeof f) {
@@ -292,7 +305,7 @@ static bool backlog(int fd) {
 }
 
 static void send_positions(DdpControl *c) {
-  DdpPosition mine = {0};
+  DdpPosition mine = {.unreachable = -1};
   c->hooks.position(c->hooks.self, &mine);
   double now = ddp_clock();
   for (int i = 0; i < c->n_links; i++) {
@@ -314,6 +327,15 @@ static void send_positions(DdpControl *c) {
   }
 }
 
+static void look_at_network(DdpControl *c) {
+  pthread_mutex_lock(&c->lock);
+  for (int i = 0; i < c->n_links; i++) {
+    const Link *l = &c->links[i];
+    c->positions[l->rank].cut = l->fd >= 0 && ddp_net_cut(l->fd, 0);
+  }
+  pthread_mutex_unlock(&c->lock);
+}
+
 static void look(DdpControl *c, struct pollfd *p, int wait) {
   p[0] = (struct pollfd){.fd = c->wake, .events = POLLIN};
   for (int i = 0; i < c->n_links; i++)
@@ -330,6 +352,50 @@ static void look(DdpControl *c, struct pollfd *p, int wait) {
   }
 }
 
+static void on_silence(DdpControl *c, Link *l, double silence) {
+  const DdpPeer *p = &c->meeting.peers[l->rank];
+  bool cut = c->positions[l->rank].cut; /* written by this thread */
+  const char *why = cut ? "its host is gone, or the network to it is cut" : "it is stopped";
+  if (silence < c->hooks.timeout + silence_slack) {
+    ddp_log(DDP_LOG_warning,
+            "rank %d (pid %d on %s) has not been heard of for %.0f s: %s; after %g s the job ends "
+            "(ddp_timeout)",
+            l->rank, p->pid, p->host_name, silence, why, c->hooks.timeout);
+    l->told = true;
+    return;
+  }
+  l->lost = true;
+  on_failure(
+      c,
+      ddp_error_rank(
+          DDP_TIMEOUT, l->rank,
+          "rank %d (pid %d on %s) has not been heard of for more than %g s (ddp_timeout): %s",
+          l->rank, p->pid, p->host_name, c->hooks.timeout, why),
+      l->rank);
+}
+
+/* paused: seconds in which this thread could hear nothing. */
+static void check_silence(DdpControl *c, double now, double paused) {
+  if (paused > 0) {
+    pthread_mutex_lock(&c->lock);
+    for (int q = 0; q < c->meeting.world; q++) c->heard[q] += paused;
+    pthread_mutex_unlock(&c->lock);
+  }
+  for (int i = 0; i < c->n_links; i++) {
+    Link *l = &c->links[i];
+    l->heard += paused;
+    double silence = now - l->heard;
+    if (l->fd < 0 || l->bye || l->lost) continue;
+    if (l->told && silence < heard_again) {
+      ddp_log(DDP_LOG_warning, "rank %d is heard of again", l->rank);
+      l->told = false;
+    }
+    double limit = l->told || silence_told > c->hooks.timeout ? c->hooks.timeout + silence_slack
+                                                              : silence_told;
+    if (silence >= limit) on_silence(c, l, silence);
+  }
+}
+
 static void check_parent(DdpControl *c) {
   if (!c->hooks.with_parent || c->parent == 1 || getppid() == c->parent) return;
   c->hooks.with_parent = false;
@@ -342,10 +408,12 @@ static void *serve(void *argument) {
   DdpControl *c = argument;
   struct pollfd *p = calloc((size_t)c->n_links + 1, sizeof *p);
   if (!p) abort();
-  double next = 0;
+  double next = 0, last = ddp_clock();
   while (!atomic_load(&c->stop)) {
-    double now = ddp_clock();
+    double paused = ddp_clock_paused(&last), now = last;
     if (now >= next) {
+      look_at_network(c);
+      check_silence(c, now, paused);
       send_positions(c);
       check_parent(c);
       next = now + beat_every;
@@ -414,9 +482,12 @@ DdpError *ddp_control_open(DdpControl **out, DdpMeeting *meeting, const DdpContr
     e = ddp_error(DDP_MEMORY, "no memory for the control plane");
   for (int i = 0; !e && i < c->n_links; i++) {
     int rank = c->meeting.rank == 0 ? i + 1 : 0;
-    c->links[i] = (Link){.fd = c->meeting.links[rank], .rank = rank};
+    c->links[i] = (Link){.fd = c->meeting.links[rank], .rank = rank, .heard = ddp_clock()};
   }
-  for (int q = 0; !e && q < c->meeting.world; q++) c->heard[q] = ddp_clock();
+  for (int q = 0; !e && q < c->meeting.world; q++) {
+    c->heard[q] = ddp_clock();
+    c->positions[q].unreachable = -1;
+  }
   if (!e) e = start_thread(c);
   if (e)
     release(c);
@@ -457,6 +528,15 @@ DdpError *ddp_control_error_soon(DdpControl *c, double seconds) {
   return e;
 }
 
+/* Until the others' kernels have what was sent; not those that are cut off. */
+static void drain(DdpControl *c, double seconds) {
+  double end = ddp_clock() + seconds;
+  for (int i = 0; i < c->n_links; i++) {
+    int fd = c->links[i].fd;
+    if (fd >= 0 && !ddp_net_cut(fd, 0)) ddp_net_drain(fd, end);
+  }
+}
+
 void ddp_control_abort(DdpControl *c, const DdpError *e) {
   DdpError *mine =
       e->rank >= 0 ? copy_of(e) : ddp_error_rank(e->klass, c->meeting.rank, "%s", e->message);
@@ -465,11 +545,8 @@ void ddp_control_abort(DdpControl *c, const DdpError *e) {
   bool first = keep_error(c, mine);
   pthread_mutex_unlock(&c->lock);
   if (first) send_abort(c, -1, copy, send_wait);
-  double end = ddp_clock() + 0.5; /* a process that ends with unread input resets the connection */
   pthread_mutex_lock(&c->send);
-  for (int i = 0; i < c->n_links; i++) {
-    if (c->links[i].fd >= 0) ddp_net_drain(c->links[i].fd, end);
-  }
+  drain(c, 0.5); /* a process that ends with unread input resets the connection */
   pthread_mutex_unlock(&c->send);
   if (first) {
     c->hooks.failed(c->hooks.self);
@@ -517,9 +594,7 @@ void ddp_control_close(DdpControl *c) {
   atomic_store(&c->stop, true);
   wake(c);
   pthread_join(c->thread, NULL);
-  for (int i = 0; i < c->n_links; i++) {
-    if (c->links[i].fd >= 0) ddp_net_drain(c->links[i].fd, ddp_clock() + 0.2);
-  }
+  drain(c, 0.2);
   release(c);
 }
 

@@ -11,8 +11,10 @@ typedef struct DdpControl DdpControl;
 typedef struct DdpPosition { /* where a rank is */
   uint64_t arrived;          /* collectives that it has entered */
   int64_t update;
-  int stop;       /* reason for which it was asked to end, 0: it was not */
-  char phase[24]; /* what its training loop does: "forward", "saving", ... */
+  int stop;        /* reason for which it was asked to end, 0: it was not */
+  char phase[24];  /* what its training loop does: "forward", "saving", ... */
+  int unreachable; /* rank to which nothing gets through from it over the backend, -1: none */
+  bool cut; /* its host acknowledges nothing; said by rank 0, of rank 0 by this rank itself */
 } DdpPosition;
 
 typedef struct DdpControlHooks {
@@ -26,6 +28,8 @@ typedef struct DdpControlHooks {
   /* The parent process is the launcher, and this rank ends when it is gone (torchrun does not see
      to it when it is killed itself). */
   bool with_parent;
+  /* A rank that is not heard of for ddp_timeout and a moment is lost, whether anybody waits for it or not. */
+  double timeout;
 } DdpControlHooks;
 
 /* Takes over the links and peers of the meeting. */

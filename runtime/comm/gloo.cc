@@ -3,6 +3,7 @@
 // timeouts are far away on purpose (they count per segment): the caller keeps the deadline and
 // uses `shut`.
 #include "gloo.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -167,6 +168,12 @@ void shut(DdpGlooContext *c) {
   for (int fd : c->sockets) shutdown(fd, SHUT_RDWR);
 }
 
+size_t sockets(const DdpGlooContext *c, int *out, size_t limit) {
+  const size_t n = std::min(limit, c->sockets.size());
+  std::copy_n(c->sockets.begin(), n, out);
+  return n;
+}
+
 void close_context(DdpGlooContext *c) {
   if (!c) return;
   try {
@@ -178,5 +185,6 @@ void close_context(DdpGlooContext *c) {
 
 } // namespace
 
-const DdpGlooPlugin ddp_gloo_plugin = {DDP_GLOO_ABI, open_context, all_reduce, broadcast,
-                                       all_gather,   barrier,      shut,       close_context};
+const DdpGlooPlugin ddp_gloo_plugin = {DDP_GLOO_ABI, open_context, all_reduce,
+                                       broadcast,    all_gather,   barrier,
+                                       shut,         sockets,      close_context};

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DDP_GLOO_ABI = 2 };
+enum { DDP_GLOO_ABI = 3 };
 
 typedef struct DdpGlooContext DdpGlooContext;
 
@@ -32,6 +32,8 @@ typedef struct DdpGlooPlugin {
   int (*barrier)(DdpGlooContext *c, uint32_t tag, char *error, size_t size);
   /* From any thread: ends all connections, so that blocked calls return with an error. */
   void (*shut)(DdpGlooContext *c);
+  /* The connections, at most `limit` of them; returns how many. They stay Gloo's. */
+  size_t (*sockets)(const DdpGlooContext *c, int *out, size_t limit);
   void (*close)(DdpGlooContext *c);
 } DdpGlooPlugin;
 

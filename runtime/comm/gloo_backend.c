@@ -5,6 +5,7 @@
 #include "comm.h"
 #include "clock.h"
 #include "gloo_plugin.h"
+#include "net.h"
 #include "sum.h"
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double shut_wait = 0.2;
+static const double shut_wait = 0.2, look_every = 0.25; /* seconds */
 
 typedef enum GlooKind { GLOO_ALL_REDUCE, GLOO_BROADCAST, GLOO_ALL_GATHER, GLOO_BARRIER } GlooKind;
 
@@ -38,6 +39,10 @@ struct DdpComm {
   const DdpGlooPlugin *plugin;
   DdpGlooContext *context;
   DdpStore *store;
+  int rank, world;
+  char (*addresses)[DDP_NET_NAME]; /* [world]: of each rank's end of its connections */
+  int *sockets;
+  size_t n_sockets;
   char prefix[64];
   double open_deadline, timeout;
   bool (*patience)(void *, int);
@@ -164,10 +169,11 @@ static void wait_changed(DdpComm *c, double deadline) {
 
 /* Until done, given up or out of time; an error in the last case. The lock is held. */
 static DdpError *wait_done(DdpComm *c, const GlooWork *w) {
-  double deadline = ddp_clock() + c->timeout;
+  double last = ddp_clock(), deadline = last + c->timeout;
   while (!w->done && !c->aborted) {
-    if (ddp_clock() < deadline) {
-      wait_changed(c, deadline);
+    deadline += ddp_clock_paused(&last);
+    if (last < deadline) {
+      wait_changed(c, last + look_every < deadline ? last + look_every : deadline);
       continue;
     }
     pthread_mutex_unlock(&c->lock);
@@ -297,6 +303,48 @@ static DdpError *meet(DdpComm *c, const DdpCommOptions *o) {
   return NULL;
 }
 
+/* Which connection leads to whom: every rank tells by which address it takes part. */
+static DdpError *find_connections(DdpComm *c) {
+  size_t limit = (size_t)c->world;
+  char key[256], mine[DDP_NET_NAME] = "";
+  c->addresses = calloc(limit, sizeof *c->addresses);
+  c->sockets = calloc(limit, sizeof *c->sockets);
+  if (!c->addresses || !c->sockets) return ddp_error(DDP_MEMORY, "no memory for Gloo");
+  c->n_sockets = c->plugin->sockets(c->context, c->sockets, limit);
+  for (size_t i = 0; i < c->n_sockets; i++) ddp_net_keep_alive(c->sockets[i]);
+  if (c->n_sockets) ddp_net_local_name(c->sockets[0], mine);
+  for (int r = -1; r < c->world; r++) {
+    void *data;
+    size_t n;
+    snprintf(key, sizeof key, "%s/at/%d", c->prefix, r < 0 ? c->rank : r);
+    if (r < 0) {
+      DDP_TRY(ddp_store_set(c->store, key, mine, strlen(mine)));
+      continue;
+    }
+    DdpError *e = ddp_store_get(c->store, key, c->open_deadline, &data, &n);
+    if (e && e->klass == DDP_TIMEOUT) {
+      ddp_error_free(e);
+      return ddp_error_rank(DDP_TIMEOUT, r, "opening Gloo");
+    }
+    DDP_TRY(e);
+    snprintf(c->addresses[r], sizeof *c->addresses, "%.*s", (int)n, (char *)data);
+    free(data);
+  }
+  return NULL;
+}
+
+static int gloo_unreachable(DdpComm *c) {
+  for (size_t i = 0; i < c->n_sockets; i++) {
+    char peer[DDP_NET_NAME];
+    if (!ddp_net_cut(c->sockets[i], 2)) continue;
+    ddp_net_peer_name(c->sockets[i], peer);
+    for (int r = 0; r < c->world; r++) {
+      if (r != c->rank && peer[0] && strcmp(c->addresses[r], peer) == 0) return r;
+    }
+  }
+  return -1;
+}
+
 static bool gloo_probe(const char **why) {
   return ddp_gloo_load(why) != NULL;
 }
@@ -325,6 +373,8 @@ static void gloo_close(DdpComm *c) {
   }
   pthread_mutex_destroy(&c->lock);
   pthread_cond_destroy(&c->changed);
+  free(c->addresses);
+  free(c->sockets);
   free(c);
 }
 
@@ -346,6 +396,8 @@ static DdpError *gloo_open(DdpComm **out, const DdpCommOptions *o) {
   if (!c) return ddp_error(DDP_MEMORY, "no memory for Gloo");
   c->plugin = plugin;
   c->store = o->store;
+  c->rank = o->rank;
+  c->world = o->world;
   snprintf(c->prefix, sizeof c->prefix, "%s", o->prefix);
   c->open_deadline = o->deadline;
   c->timeout = o->timeout;
@@ -370,6 +422,7 @@ static DdpError *gloo_open(DdpComm **out, const DdpCommOptions *o) {
       e = ddp_error(DDP_PEER, "opening Gloo at %s: %s", o->address, error);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
   }
+  if (!e) e = find_connections(c);
   if (!e) e = start_worker(c);
   if (e)
     gloo_close(c);
@@ -420,6 +473,7 @@ const DdpBackend ddp_backend_gloo = {
     .poll = gloo_poll,
     .wait = gloo_wait,
     .async_error = gloo_async_error,
+    .unreachable = gloo_unreachable,
     .abort = gloo_abort,
     .close = gloo_close,
 };

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { PENDING_LIMIT = 256 };
-static const double hello_wait = 2.0, linger = 1.5, progress_every = 10.0;
+static const double hello_wait = 2.0, drain_wait = 0.5, linger = 1.5, progress_every = 10.0;
 
 typedef struct Host {
   const DdpMeet *meet;
@@ -40,7 +40,6 @@ static void send_fault(int fd, DdpFrameType type, const DdpError *e) {
   ddp_bytes_u32(&b, (uint32_t)e->rank);
   ddp_bytes_text(&b, e->message);
   ddp_bytes_send(&b, fd, ddp_clock() + hello_wait);
-  ddp_net_drain(fd, ddp_clock() + 0.5);
 }
 
 static DdpError *check_hello(const Host *h, const DdpHello *hello) {
@@ -82,6 +81,7 @@ static void admit(Host *h, int fd) {
   free(hello.program_text);
   if (e || h->fault) {
     send_fault(fd, DDP_FRAME_reject, e ? e : h->fault);
+    ddp_net_drain(fd, ddp_clock() + drain_wait);
     close(fd);
     h->here++; /* one fewer to tell */
     h->fault = ddp_error_first(h->fault, e);
@@ -178,6 +178,10 @@ static void gather(Host *h) {
 static void tell_fault(Host *h) {
   for (int r = 1; r < h->out->world; r++) {
     if (h->out->links[r] >= 0) send_fault(h->out->links[r], DDP_FRAME_abort, h->fault);
+  }
+  double drained = ddp_clock() + drain_wait; /* for all together: some may be cut off */
+  for (int r = 1; r < h->out->world; r++) {
+    if (h->out->links[r] >= 0) ddp_net_drain(h->out->links[r], drained);
   }
   double end = ddp_clock() + linger;
   while (h->here < h->out->world && ddp_clock() < end) serve(h, end);

@@ -48,9 +48,18 @@ bool ddp_net_wait(int fd, short events, double deadline) {
   }
 }
 
-static void no_delay(int fd) {
-  int on = 1;
+void ddp_net_keep_alive(int fd) {
+  static const int on = 1, idle = 10, every = 5, times = 3;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+}
+
+static void tune(int fd) {
+  static const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ddp_net_keep_alive(fd);
 }
 
 static int dial_one(const struct addrinfo *a, double deadline) {
@@ -68,7 +77,7 @@ static int dial_one(const struct addrinfo *a, double deadline) {
     }
   }
   fcntl(fd, F_SETFL, 0);
-  no_delay(fd);
+  tune(fd);
   return fd;
 }
 
@@ -142,7 +151,7 @@ int ddp_net_accept(int listener, double deadline) {
     if (!ddp_net_wait(listener, POLLIN, deadline)) return -1;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) {
-      no_delay(fd);
+      tune(fd);
       return fd;
     }
     if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) return -1;
@@ -254,6 +263,13 @@ void ddp_net_peer_name(int fd, char out[DDP_NET_NAME]) {
   socklen_t n = sizeof s;
   if (getpeername(fd, (struct sockaddr *)&s, &n)) s.ss_family = AF_UNSPEC;
   name_of(&s, out);
+}
+
+bool ddp_net_cut(int fd, int again) {
+  struct tcp_info t = {0};
+  socklen_t n = sizeof t;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &n)) return false;
+  return t.tcpi_unacked > 0 && t.tcpi_retransmits >= again && t.tcpi_last_ack_recv > 1000;
 }
 
 bool ddp_net_is_loopback(const char *address) {

@@ -38,7 +38,13 @@ long ddp_net_peer_uid(int socket);
 /* Numeric address of either end; "" for unix sockets. */
 void ddp_net_local_name(int fd, char out[DDP_NET_NAME]);
 void ddp_net_peer_name(int fd, char out[DDP_NET_NAME]);
+/* What was sent is not acknowledged for a second, and has been sent again at least `again` times (0: something is
+   sent all the time anyway): the other host is gone, or the network to it is cut. A process that is only
+   stopped still has a kernel that acknowledges. */
+bool ddp_net_cut(int fd, int again);
 bool ddp_net_is_loopback(const char *address);
+/* A host that vanishes while nothing is said is noticed within half a minute. */
+void ddp_net_keep_alive(int fd);
 /* Waits until the peer's kernel has all we sent, or the deadline. */
 void ddp_net_drain(int fd, double deadline);
 uint64_t ddp_net_nonce(void);

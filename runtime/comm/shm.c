@@ -108,9 +108,10 @@ static DdpError *await_rank(DdpComm *c, int rank, Count which, unsigned value, c
     if (reached(k, value)) return NULL;
     pause_cpu();
   }
-  double deadline = ddp_clock() + c->timeout;
+  double last = ddp_clock(), deadline = last + c->timeout;
   while (!reached(k, value)) {
     if (atomic_load(&c->aborted)) return ddp_error(DDP_PEER, "%s was given up", what);
+    deadline += ddp_clock_paused(&last);
     if (ddp_clock() >= deadline) {
       if (!c->patience || !c->patience(c->patience_self, rank))
         return ddp_error_rank(DDP_TIMEOUT, rank, "%s", what);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DDP_WIRE_VERSION = 2, DDP_WIRE_LIMIT = 16 << 20 };
+enum { DDP_WIRE_VERSION = 3, DDP_WIRE_LIMIT = 16 << 20 };
 
 typedef enum DdpFrameType {
   DDP_FRAME_banner = 1, /* listener -> dialler: version, nonce, world, job */

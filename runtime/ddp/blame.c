@@ -12,7 +12,7 @@
 
 /* Seconds: silent for longer is stopped; true cause of a broken connection is awaited; a rank that
    is still computing long after the job's first error is ended. */
-static const double silent = 1.0, cause_wait = 1.0, grace = 3.0;
+static const double silent = 1.0, cause_wait = 1.0, grace = 2.0;
 static const char saving[] = "saving"; /* phase of a rank for which the others wait longer */
 
 int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number) {
@@ -22,31 +22,51 @@ int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number) {
   return g->two_level ? ddp_members_rank(&g->members, number, 0) : number;
 }
 
+static int own_unreachable(DdpGroup *g) {
+  const DdpLevel *l = &g->between;
+  if (!atomic_load(&g->opened) || !l->comm || !l->backend->unreachable) return -1;
+  return ddp_group_rank_of(g, DDP_LEVEL_between, l->backend->unreachable(l->comm));
+}
+
+typedef struct Missing {
+  int rank; /* to blame, -1: not known */
+  int from; /* to which it does not get through, though both are heard of; -1: no such */
+} Missing;
+
 /* Who is missing: a rank that does not answer (rank 0 first: what is known of the others went
-   through it), else the one that the backend saw, else the one that has come least far. */
-static int suspect(DdpGroup *g, int seen) {
-  int late = -1;
+   through it), else one end of a connection that is cut, else the one that the backend saw, else the one
+   that has come least far. */
+static Missing suspect(DdpGroup *g, int seen) {
+  Missing cut = {-1, -1}, late = {seen, -1};
   uint64_t least = atomic_load(&g->arrived);
   for (int r = 0; r < g->world; r++) {
-    DdpPosition p;
-    double age;
-    if (r == g->rank) continue;
-    ddp_control_position(g->control, r, &p, &age);
-    if (age > silent) return r;
-    if (p.arrived < least) {
+    DdpPosition p = {.arrived = least, .unreachable = -1};
+    double age = 0;
+    if (r == g->rank)
+      p.unreachable = own_unreachable(g);
+    else
+      ddp_control_position(g->control, r, &p, &age);
+    if (age > silent) return (Missing){r, -1};
+    if (p.unreachable >= 0 && cut.rank < 0) cut = (Missing){p.unreachable, r};
+    if (p.arrived < least && seen < 0) {
       least = p.arrived;
-      late = r;
+      late.rank = r;
     }
   }
-  return seen >= 0 ? seen : late;
+  return cut.rank >= 0 ? cut : late;
 }
 
 static void describe(DdpGroup *g, int rank, char *out, size_t size) {
   DdpPosition p;
   double age;
   ddp_control_position(g->control, rank, &p, &age);
-  if (age > silent)
-    snprintf(out, size, "it has not answered for %.1f s: it is stopped, or its host is gone", age);
+  const char *host = ddp_control_peers(g->control)[rank].host_name;
+  if (age > silent && p.cut)
+    snprintf(out, size,
+             "nothing reaches its host %s for %.1f s: it is gone, or the network to it is cut",
+             host, age);
+  else if (age > silent)
+    snprintf(out, size, "it has not answered for %.1f s, though its host does: it is stopped", age);
   else if (p.phase[0])
     snprintf(out, size, "it is alive, in phase \"%s\" of update %lld", p.phase,
              (long long)p.update);
@@ -68,7 +88,7 @@ bool ddp_group_patience_inside(void *group, int local) {
 
 bool ddp_group_patience_between(void *group, int number) {
   (void)number; /* Gloo does not know who is missing */
-  return busy(group, suspect(group, -1));
+  return busy(group, suspect(group, -1).rank);
 }
 
 /* The others that are missing, as far as it is known: news of them comes through rank 0. */
@@ -93,14 +113,23 @@ static void list_absent(DdpGroup *g, int blamed, char *out, size_t size) {
   }
 }
 
-static DdpError *timed_out(DdpGroup *g, int rank, const DdpError *e) {
-  char where[64] = "", what[160] = "", others[160];
+static DdpError *timed_out(DdpGroup *g, Missing missing, const DdpError *e) {
+  char where[64] = "", what[256] = "", others[160];
+  int rank = missing.rank;
   int64_t update = atomic_load(&g->update);
   if (update >= 0) snprintf(where, sizeof where, "update %lld: ", (long long)update);
   const char *operation = ddp_flight_op_words(g->op);
   if (rank < 0)
     return ddp_error(DDP_TIMEOUT, "%s%s%s did not finish within %g s (ddp_timeout)", where,
                      operation, e->message, g->timeout);
+  const DdpPeer *peers = ddp_control_peers(g->control);
+  if (missing.from >= 0)
+    return ddp_error_rank(
+        DDP_TIMEOUT, rank,
+        "%s%s%s did not finish within %g s (ddp_timeout): nothing gets through between "
+        "rank %d on %s and rank %d on %s, though both are alive: the network between them is cut",
+        where, operation, e->message, g->timeout, missing.from, peers[missing.from].host_name, rank,
+        peers[rank].host_name);
   describe(g, rank, what, sizeof what);
   list_absent(g, rank, others, sizeof others);
   return ddp_error_rank(DDP_TIMEOUT, rank,
@@ -186,6 +215,7 @@ static void position(void *self, DdpPosition *out) {
   out->update = atomic_load(&g->update);
   out->stop = atomic_load(&g->stop);
   snprintf(out->phase, sizeof out->phase, "%s", atomic_load(&g->phase));
+  out->unreachable = own_unreachable(g);
 }
 
 static void failed(void *self) {
@@ -214,5 +244,6 @@ DdpControlHooks ddp_group_hooks(DdpGroup *g) {
                            .position = position,
                            .failed = failed,
                            .tick = tick,
+                           .timeout = g->timeout,
                            .with_parent = strcmp(g->launch.by, "torchrun") == 0};
 }

@@ -2,12 +2,14 @@
    rank and which operation, and leave nothing. */
 #include "run.h"
 #include <dirent.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -188,6 +190,47 @@ static void test_launcher_signals(void **state) {
   }
 }
 
+/* Ctrl-Z for longer than ddp_timeout, then fg: nobody takes the others for stopped. */
+static void test_job_stopped(void **state) {
+  (void)state;
+  for (int b = 0; b < BACKENDS; b++) {
+    char command[256];
+    snprintf(command, sizeof command,
+             DIST_RANK " --nproc-per-node 3 do=loop updates=100000000 size=200 timeout=2 %s",
+             backends[b]);
+    Run r = run_start(command, NULL);
+    run_until(&r, "path", 3, LIMIT);
+    for (int i = 0; i < 3; i++) {
+      kill(r.pid, SIGTSTP);
+      poll(NULL, 0, 2700); /* this is the length of the stop */
+      kill(r.pid, SIGCONT);
+      poll(NULL, 0, 300); /* so much of running between */
+    }
+    kill(r.pid, SIGTERM);
+    run_finish(&r, LIMIT);
+    if (run_count(&r, "did not arrive") || run_count(&r, "heard of")) fail_msg("%s", r.text);
+    run_free(&r);
+  }
+}
+
+/* A rank waits for a late one asleep: on a blocking thread over Gloo, in the kernel over shared memory. */
+static void test_waiting_costs_nothing(void **state) {
+  (void)state;
+  for (int b = 0; b < BACKENDS; b++) {
+    char command[256];
+    snprintf(command, sizeof command,
+             DIST_RANK " --nproc-per-node 3 do=loop late=1@5 save=2 timeout=20 %s", backends[b]);
+    Run r = run(command, NULL, LIMIT);
+    run_expect_code(&r, 0);
+    run_expect(&r, "waited with ", 2);
+    for (const char *p = r.text; (p = strstr(p, "waited with ")); p++) {
+      double seconds = atof(p + strlen("waited with "));
+      if (seconds > 0.1) fail_msg("2 s of waiting took %g s of CPU%s", seconds, backends[b]);
+    }
+    run_free(&r);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_killed),
@@ -199,6 +242,8 @@ int main(void) {
       cmocka_unit_test(test_lost_while_saving),
       cmocka_unit_test(test_other_program),
       cmocka_unit_test(test_launcher_signals),
+      cmocka_unit_test(test_job_stopped),
+      cmocka_unit_test(test_waiting_costs_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,8 @@
    key=value arguments: do=reduce|values|loop|open|alloc, backend=gloo (no shared memory),
    timeout=SECONDS, updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE,
    slow=RANK@UPDATE (phase "saving", for save=SECONDS), lost=RANK@UPDATE (killed meanwhile),
-   hang=RANK@UPDATE (computes for ever), text=RANK:TEXT (program text of that rank), size=FLOATS,
+   hang=RANK@UPDATE (computes for ever; all@UPDATE: every rank), stay=RANK (does not say goodbye),
+   late=RANK@UPDATE (sleeps for save=SECONDS; the others say what the wait cost), text=RANK:TEXT (program text of that rank), size=FLOATS,
    record=FOLDER (of the flight record), wire=bf16|f16 (do=reduce). */
 #include "clock.h"
 #include "group.h"
@@ -17,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { EVERY = -2 };
+
 typedef struct Event {
   int rank;
   long update;
@@ -29,17 +32,21 @@ typedef struct Options {
   DdpDType wire;
   double timeout, save;
   long updates, size, sums; /* sums: 1 = sums over ranks between the buckets */
-  Event kill, stop, fail, slow, hang, lost;
+  int stay;
+  Event kill, stop, fail, slow, hang, lost, late;
 } Options;
 
 static Event event_of(const char *text) {
   Event e = {-1, -1};
-  sscanf(text, "%d@%ld", &e.rank, &e.update);
+  if (sscanf(text, "all@%ld", &e.update) == 1)
+    e.rank = EVERY;
+  else
+    sscanf(text, "%d@%ld", &e.rank, &e.update);
   return e;
 }
 
 static bool happens(const Event *e, int rank, long update) {
-  return e->rank == rank && e->update == update;
+  return (e->rank == rank || e->rank == EVERY) && e->update == update;
 }
 
 static Options parse(int argc, char **argv) {
@@ -48,8 +55,9 @@ static Options parse(int argc, char **argv) {
                .updates = 10,
                .size = 5000,
                .text_rank = -1,
-               .wire = DDP_f32};
-  o.kill = o.stop = o.fail = o.slow = o.hang = o.lost = (Event){-1, -1};
+               .wire = DDP_f32,
+               .stay = -1};
+  o.kill = o.stop = o.fail = o.slow = o.hang = o.lost = o.late = (Event){-1, -1};
   for (int i = 1; i < argc; i++) {
     static char *copies[32]; /* the tests look for the command line as it was given */
     if (i >= 32) exit(64);
@@ -81,6 +89,10 @@ static Options parse(int argc, char **argv) {
       o.slow = event_of(value);
     else if (!strcmp(key, "hang"))
       o.hang = event_of(value);
+    else if (!strcmp(key, "late"))
+      o.late = event_of(value);
+    else if (!strcmp(key, "stay"))
+      o.stay = atoi(value);
     else if (!strcmp(key, "record"))
       o.record = value;
     else if (!strcmp(key, "lost"))
@@ -187,8 +199,21 @@ static DdpError *do_values(DdpGroup *g) {
   return NULL;
 }
 
-static void wait_for_ever(void) {
+static void wait_for_ever(const char *what) {
+  printf("%s\n", what);
   for (;;) pause();
+}
+
+static void sleep_for(double seconds) {
+  double end = ddp_clock() + seconds;
+  struct timespec t = {.tv_nsec = 50000000};
+  while (ddp_clock() < end) nanosleep(&t, NULL);
+}
+
+static double cpu_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Sums over ranks between the buckets: the statistics of ranks with other numbers of samples; the last one
@@ -244,8 +269,10 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
     ddp_group_at(g, u, "forward");
     if (happens(&o->kill, rank, u)) raise(SIGKILL);
     if (happens(&o->stop, rank, u)) raise(SIGSTOP);
-    if (happens(&o->hang, rank, u)) wait_for_ever();
+    if (happens(&o->hang, rank, u)) wait_for_ever("computing");
     if (happens(&o->fail, rank, u)) return ddp_error(DDP_NUMERIC, "loss is nan at update %ld", u);
+    if (happens(&o->late, rank, u)) sleep_for(o->save);
+    double cpu = cpu_seconds();
     for (int micro = 0; micro < 2; micro++) {
       ddp_reducer_begin(r, micro == 1, u);
       for (int i = 0; i < TENSORS; i++) {
@@ -258,6 +285,8 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
       }
       DDP_TRY(ddp_reducer_finish(r, NULL, NULL, &exposed));
     }
+    if (u == o->late.update && rank != o->late.rank)
+      printf("waited with %.3f s of CPU\n", cpu_seconds() - cpu);
     for (int i = 0; i < TENSORS; i++) {
       for (long k = 0; k < o->size; k++) {
         float want = 2.0f * ((float)(world * (world - 1)) / 2 + (float)(world * (i + u + k % 5)));
@@ -270,9 +299,7 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
       ddp_group_at(g, u, rank == o->slow.rank ? "saving" : "waiting");
       if (happens(&o->lost, rank, u)) raise(SIGKILL);
       if (rank == o->slow.rank) {
-        double end = ddp_clock() + o->save;
-        struct timespec t = {.tv_nsec = 50000000};
-        while (ddp_clock() < end) nanosleep(&t, NULL);
+        sleep_for(o->save);
         printf("saved\n");
       }
       DDP_TRY(ddp_group_barrier(g, "checkpoint"));
@@ -315,7 +342,9 @@ int main(int argc, char **argv) {
   }
   if (!e) printf("by %s path %s\n", launch.by, ddp_group_path(g));
   if (!e) e = run(g, &o);
+  if (!e && o.stay == launch.rank) wait_for_ever("at the end");
   if (!e) {
+    if (o.stay >= 0) printf("at the end\n");
     ddp_group_close(g);
     return 0;
   }

@@ -1,16 +1,17 @@
 """A network that breaks: whatever the ranks are doing, all of them end within ddp_timeout + 3 s, and each side names
 the side that it cannot reach."""
 import os
+import subprocess
 import time
 
 from cluster import Cluster
-from ddptest import Failure, Folder, expect, main, read_log
-from hosts import Hosts
+from ddptest import BUILD, Failure, Folder, expect, main, read_log
+from hosts import Hosts, ip
 
 JOB = "tests/net/job.ddp"
 TIMEOUT = 3
 SLACK = 3  # seconds that all ranks have beyond ddp_timeout
-ENDLESS = ["--max_steps", "1000000", "--logging_steps", "1", "--eval_strategy", "no", "--ddp_timeout", str(TIMEOUT)]
+ENDLESS = ["--max_steps", "1000000", "--logging_steps", "1", "--eval_steps", "1000000", "--ddp_timeout", str(TIMEOUT)]
 
 
 def wait_for(condition, what, cluster, limit=30):
@@ -31,13 +32,13 @@ def reached(folder, step):
 
 def connections(net, host, address):
     """TCP connections that host has from that address."""
-    import subprocess
     out = subprocess.run(net.on(host, ["ss", "-tnH", "state", "established"]), stdout=subprocess.PIPE, text=True).stdout
     return sum(address in line.split()[-1] for line in out.splitlines())
 
 
-def ends(c, cut, expected, at_least=0):
-    """Everybody ends in time with an error; expected: {host: texts, one of which must be there}."""
+def ends(c, cut, expected, at_least=0, well=()):
+    """Everybody ends in time, with an error unless its host is one of `well`; expected: {host: texts, one of which
+    must be there}."""
     c.finish(TIMEOUT + SLACK + 15)
     seconds = c.seconds_since(cut)
     if os.environ.get("SHOW"):
@@ -45,28 +46,33 @@ def ends(c, cut, expected, at_least=0):
     expect(seconds <= TIMEOUT + SLACK, f"took {seconds:.1f} s, not {TIMEOUT + SLACK}\n{c.text()}")
     expect(seconds >= at_least, f"took {seconds:.1f} s\n{c.text()}")
     for h, texts in expected.items():
-        expect(all(r.code not in (0, None) for r in c.parts[h]), f"host {h} ended well\n{c.text()}")
+        expect(all((r.code == 0) == (h in well) for r in c.parts[h]), f"host {h}: exit codes\n{c.text()}")
         expect(any(t in c.out(h) for t in texts), f"host {h} does not say any of {texts}\n{c.text()}")
 
 
-def training(hosts=2, culprit=1, cut=lambda net, h: net.cut(h)):
+def broken(hosts, cut, expected, flags=None, ranks=2):
+    """Ends as expected when the network breaks at update 5."""
     with Folder() as f, Hosts(hosts) as net:
         binary = f.compile(JOB, "job")
         out = f.file("out")
-        with Cluster(net, binary, [2] * hosts, ENDLESS + ["--output_dir", out]) as c:
+        values = {**dict(zip(ENDLESS[::2], ENDLESS[1::2])), "--output_dir": out, **(flags or {})}
+        with Cluster(net, binary, [ranks] * hosts, [x for pair in values.items() for x in pair]) as c:
             c.start()
             wait_for(lambda: reached(out, 5), "update 5", c)
-            cut(net, culprit)
-            at = time.monotonic()
-            expected = {h: [f"rank {r} did not arrive" for r in (2 * culprit, 2 * culprit + 1)] for h in range(hosts)}
-            expected[culprit] = ["rank 0 did not arrive"] if culprit else [
-                f"rank {r} did not arrive" for r in range(2, 2 * hosts)]
-            ends(c, at, expected, TIMEOUT)
+            cut(net)
+            ends(c, time.monotonic(), expected, TIMEOUT)
+
+
+def training(hosts=2, culprit=1, cut=lambda net, h: net.cut(h)):
+    """The first rank of a host that is cut off is named, there it is rank 0; where that is rank 0's own host, any."""
+    unreachable = "did not arrive within 3 s (ddp_timeout); nothing reaches its host"
+    expected = {h: [f"rank {2 * culprit} {unreachable}"] for h in range(hosts)}
+    expected[culprit] = [f"rank {2 if culprit == 0 else 0} {unreachable}"]
+    broken(hosts, lambda net: cut(net, culprit), expected)
 
 
 def interface(net, h):
-    import hosts as m
-    m.ip("-n", net.names[h], "link", "set", "wire", "down")
+    ip("-n", net.names[h], "link", "set", "wire", "down")
 
 
 def never_reached():
@@ -85,7 +91,7 @@ def rendezvous():
         binary = f.compile(JOB, "job")
         with Cluster(net, binary, [2, 2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
             c.start(0, 1)
-            wait_for(lambda: connections(net, 0, net.address(1)) == 2, "host 1", c)
+            wait_for(lambda: connections(net, 0, net.address(1)) == 2 and net.quiet(0.2), "host 1", c)
             net.cut(1)
             ends(c, time.monotonic(), {0: ["rank 4, 5 did not come"], 1: ["rank 0"]})
 
@@ -96,13 +102,76 @@ def opening():
         binary = f.compile(JOB, "job")
         with Cluster(net, binary, [2, 2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
             c.start(0, 1)
-            wait_for(lambda: connections(net, 0, net.address(1)) == 2, "host 1", c)
+            wait_for(lambda: connections(net, 0, net.address(1)) == 2 and net.quiet(0.2), "host 1", c)
             net.cut(1)
             at = time.monotonic()
             c.start(2)
             ends(c, at, {0: ["rank 2"], 1: ["rank 0"], 2: ["rank 2"]})
 
 
+
+def one_way(to_first):
+    """Only what goes to host 0 is lost, or only what comes from it: neither side hears an answer."""
+    unreachable = "did not arrive within 3 s (ddp_timeout); nothing reaches its host"
+    broken(2, lambda net: net.cut(int(to_first), int(not to_first), both=False),
+           {0: [f"rank 2 {unreachable}"], 1: [f"rank 0 {unreachable}"]})
+
+
+def between(ranks):
+    """Hosts 1 and 2 do not reach each other any more, both reach host 0: nobody is silent."""
+    a, b = ranks, 2 * ranks
+    texts = [f"nothing gets through between rank {x} on {{}} and rank {y} on {{}}" for x, y in ((a, b), (b, a))]
+    texts = [t.format(*[os.uname().nodename] * 2) for t in texts]
+    broken(3, lambda net: net.cut(1, 2), {0: texts, 1: texts, 2: texts}, ranks=ranks)
+
+
+def evaluation():
+    sides = ["broadcast of buffers: ", "all-gather of the sums of the evaluation: ", "all-reduce of "]
+    broken(2, lambda net: net.cut(1), {h: [f"update 5: {s}rank {r} did not arrive" for s in sides]
+                                       for h, r in ((0, 2), (1, 0))}, {"--eval_steps": "5"})
+
+
+def saving():
+    """Rank 0 finishes what it was writing; nothing half-written stays."""
+    with Folder() as f, Hosts(2) as net:
+        binary = f.compile(JOB, "job", ["width=3000"])
+        out = f.file("out")
+        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", out, "--save_strategy", "steps", "--save_steps", "5",
+                                                      "--async_save", "false"]) as c:
+            c.start()
+            wait_for(lambda: os.path.exists(f"{out}/.checkpoint-5.partial"), "checkpoint 5", c)
+            net.cut(1)
+            ends(c, time.monotonic(), {0: ["rank 2"], 1: ["rank 0"]})
+        expect(os.path.exists(f"{out}/checkpoint-5/manifest.json"), f"no checkpoint: {os.listdir(out)}")
+        expect(not [n for n in os.listdir(out) if "partial" in n], f"half-written: {os.listdir(out)}")
+
+
+def small_job(flags, text, expected, well=()):
+    """Ranks without a job (tests/dist/rank.c): cut off when all have printed the text."""
+    with Hosts(2) as net:
+        env = {"DDP_PLUGIN_DIR": os.path.join(BUILD, "lib")}
+        with Cluster(net, os.path.join(BUILD, "dist_rank"), [2, 2], [f"timeout={TIMEOUT}", *flags], env) as c:
+            c.start()
+            wait_for(lambda: sum(c.out(h).count(text) for h in range(2)) == 4, text, c)
+            net.cut(1)
+            ends(c, time.monotonic(), expected, well=well)
+
+
+def computing():
+    """Nobody waits for anybody: the silence itself is noticed."""
+    small_job(["do=loop", "hang=all@3"], "computing", {
+        0: [f"rank {r} (pid " for r in (2, 3)], 1: ["rank 0 (pid "]})
+
+
+def end():
+    """All but rank 3 are through; who waits at the end says who is missing."""
+    small_job(["do=loop", "stay=3"], "at the end", {
+        0: ["at the end of the job: rank 2 did not", "at the end of the job: rank 3 did not", "rank 2 (pid "],
+        1: ["rank 0 (pid "]}, well=[0])
+
+
 main(dict(training=training, training_first=lambda: training(culprit=0), training_three=lambda: training(3),
           training_three_first=lambda: training(3, 0), interface_down=lambda: training(cut=interface),
+          one_way_in=lambda: one_way(True), one_way_out=lambda: one_way(False), between=lambda: between(2),
+          between_single=lambda: between(1), evaluation=evaluation, saving=saving, computing=computing, end=end,
           never_reached=never_reached, rendezvous=rendezvous, opening=opening))

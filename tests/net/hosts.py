@@ -44,6 +44,7 @@ class Hosts:
         self.loss = 0.0  # share of frames
         self.dead = set()  # (from, to): nothing gets through
         self.lost = 0
+        self.last = time.monotonic()  # when a frame came
         self.watch = None  # called with (from, frame) for every frame
         self.chance = random.Random(1)
         self.lock = threading.Lock()
@@ -106,6 +107,9 @@ class Hosts:
                 if both:
                     self.dead.add((other, a))
 
+    def quiet(self, seconds):
+        return time.monotonic() - self.last > seconds
+
     def mend(self):
         with self.lock:
             self.dead.clear()
@@ -142,6 +146,8 @@ class Hosts:
 
     def targets(self, source, frame):
         group = frame[0] & 1
+        if not group:
+            self.last = time.monotonic()
         if self.watch:
             self.watch(source, frame)
         to = [h for h in range(self.n) if h != source and (group or frame[5] == h + 1)]
