@@ -505,6 +505,9 @@ static bool check_value(Settings *s, const SettingSlot *slot, const Expr *e, Set
     wrong_type(slot, e, v);
     return false;
   case SETTING_word:
+    /* TrainingArguments takes a bool here too. */
+    if (!strcmp(row->key, "include_num_input_tokens_seen") && v->kind == VALUE_bool)
+      *v = (SettingValue){.kind = VALUE_text, .text = text_intern(v->b ? "all" : "no")};
     return check_word(slot, e, v);
   case SETTING_text:
     return !strcmp(row->key, "optim_args") ? check_args(s, slot, e, v) : check_text(slot, e, v);

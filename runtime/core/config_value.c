@@ -113,6 +113,10 @@ static DdpError *check_word(const DdpSettingRow *row, const char *text, size_t n
 }
 
 static DdpError *parse_word(const char **out, const DdpSettingRow *row, const char *text) {
+  if (strcmp(row->name, "include_num_input_tokens_seen") == 0) { /* a bool there too */
+    if (!strcmp(text, "true") || !strcmp(text, "True")) text = "all";
+    if (!strcmp(text, "false") || !strcmp(text, "False")) text = "no";
+  }
   *out = text;
   if (row->values[0] == '*' || !row->values[0]) return NULL; /* the compiler has looked it up */
   return check_word(row, text, strlen(text));

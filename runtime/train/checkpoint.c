@@ -38,9 +38,22 @@ static DdpError *save_begin(DdpRun *r) {
   return run_check_buffers(r);
 }
 
+/* With buffers of their own the ranks save rank 0's all the same. Returns this rank's, to be put back. */
+static char *buffers_of_first(DdpRun *r) {
+  char *mine = r->buffers;
+  if (r->rank != 0 && run_own_buffers(r)) r->buffers = r->own_buffers;
+  return mine;
+}
+
 DdpError *run_save(DdpRun *r, const char *folder) {
   DDP_TRY(save_begin(r));
-  DdpError *error = r->rank == 0 ? save_here(r, folder) : NULL;
+  if (run_copies(r) && run_own_buffers(r)) DDP_TRY(run_own_buffers_gather(r));
+  DdpError *error = NULL;
+  if (r->writes) {
+    char *mine = buffers_of_first(r);
+    error = save_here(r, folder);
+    r->buffers = mine;
+  }
   return run_agree(r, error, "saving weights");
 }
 
@@ -70,7 +83,6 @@ static void describe(const DdpRun *r, RunImage *image) {
     image->settings[m->n_settings++] =
         (DdpManifestSetting){ddp_setting_rows[i].name, r->config->value[i]};
   }
-  image->keep = run_state_keep(r, r->progress.update);
 }
 
 static DdpError *image_open(DdpRun *r, RunImage *image) {
@@ -80,27 +92,43 @@ static DdpError *image_open(DdpRun *r, RunImage *image) {
     if (!asked || !run_parts_has(r, (RunPartsOf)of)) continue;
     DDP_TRY(run_parts_open(&image->parts[image->n_parts++], r, (RunPartsOf)of));
   }
+  return NULL;
+}
+
+/* What rank 0 alone knows. */
+static DdpError *image_tell(DdpRun *r, RunImage *image) {
+  DDP_TRY(run_saver_wait(r)); /* which one is the best is seen from those that are written */
+  DDP_TRY(run_best_note(r));
+  image->keep = run_state_keep(r, r->progress.update);
   return run_state_text(r, &image->state);
 }
 
-static DdpError *checkpoint_here(DdpRun *r) {
-  RunImage image = {.n_parts = 0};
-  DDP_TRY(run_saver_wait(r)); /* which one is the best is seen from those that are written */
-  DDP_TRY(run_best_note(r));
-  DdpError *error = image_open(r, &image);
-  if (!error) return run_saver_start(r, &image);
-  run_image_close(&image);
+static DdpError *checkpoint_here(DdpRun *r, RunImage *image) {
+  char *mine = buffers_of_first(r);
+  DdpError *error = image_open(r, image);
+  r->buffers = mine;
+  if (!error) return run_saver_start(r, image);
+  run_image_close(image);
   return error;
 }
 
 DdpError *run_checkpoint(DdpRun *r) {
   DDP_TRY(save_begin(r));
   if (run_own_buffers(r)) DDP_TRY(run_own_buffers_gather(r));
-  DdpError *error = r->rank == 0 ? checkpoint_here(r) : NULL;
+  RunImage image = {.n_parts = 0};
+  DdpError *error = r->rank == 0 ? image_tell(r, &image) : NULL;
+  if (run_copies(r)) {
+    DDP_TRY(run_agree(r, error, "saving a checkpoint"));
+    error = run_nodes_state(r, &image.state, &image.keep);
+  }
+  if (r->writes && !error)
+    error = checkpoint_here(r, &image);
+  else
+    run_image_close(&image);
   return run_agree(r, error, "saving a checkpoint");
 }
 
 DdpError *run_checkpoint_wait(DdpRun *r) {
   ddp_group_at(r->group, r->progress.update, "saving");
-  return run_agree(r, r->rank == 0 ? run_saver_wait(r) : NULL, "saving a checkpoint");
+  return run_agree(r, r->writes ? run_saver_wait(r) : NULL, "saving a checkpoint");
 }

@@ -228,6 +228,7 @@ static DdpError *run_start(DdpRun *r) {
   if (!error && r->rank == 0) error = report_open(&r->report, r);
   if (!error && r->rank == 0) error = ddp_checkpoint_sweep(r->output); /* the log is locked */
   DDP_TRY(run_agree(r, error, "opening the log"));
+  DDP_TRY(run_nodes_open(r));
   if (measure) r->resident[1] = run_resident();
   return run_train(r);
 }
@@ -288,6 +289,7 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
                 .threads = 1,
                 .progress = {.logged_at = -1, .evaluated_at = -1, .saved_at = -1, .best_at = -1},
                 .tokens_field = -1,
+                .writes = launch->rank == 0,
                 .output = output};
     if (config.generate || (trains(&config) && config.settings.sample_length > 0))
       error = run_check_generate(job, &config);

@@ -2,6 +2,7 @@
    and its control group have left. Out: before data are read, an error with the sizes of all parts when
    the ranks of this host cannot fit; else nothing. */
 #include "run.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,8 @@ typedef struct Needs {        /* double: sums of absurd sizes must not wrap */
   double model, state, batch; /* batch: what grows with the batch size */
 } Needs;
 
-static Needs needs_of(const DdpJob *job) {
+/* averaged: with ema_decay, which keeps the trained weights twice. */
+static Needs needs_of(const DdpJob *job, bool averaged) {
   Needs n = {0};
   bool eval = job->evaluate != NULL;
   int64_t samples = eval && job->eval_batch > job->train_batch ? job->eval_batch : job->train_batch;
@@ -68,6 +70,7 @@ static Needs needs_of(const DdpJob *job) {
     const DdpArenaInfo *a = &job->arenas[i];
     double bytes = (double)a->elements * (double)dtype_bytes[a->dtype];
     *(a->role == DDP_ROLE_state ? &n.state : &n.model) += bytes;
+    if (averaged && a->role == DDP_ROLE_param) n.state += bytes;
   }
   int64_t block = job->train_block > job->step_block ? job->train_block : job->step_block;
   n.batch = (double)(eval && job->eval_block > block ? job->eval_block : block);
@@ -80,7 +83,7 @@ static Needs needs_of(const DdpJob *job) {
 
 DdpError *run_check_room(const DdpRun *r) {
   const double mib = 1048576;
-  Needs n = needs_of(r->job);
+  Needs n = needs_of(r->job, !isnan(r->set->ema_decay));
   int ranks = r->launch->local_world > 1 ? r->launch->local_world : 1;
   double left = (double)run_room_left();
   double need = (n.model + n.state + n.batch) * ranks;

@@ -97,6 +97,7 @@ typedef struct DdpRun {
   double last_lr, last_norm;
   bool want_norm; /* somebody will read last_norm, or gradients are clipped */
   DdpReport *report;
+  bool writes;         /* weights and checkpoints: rank 0, with save_on_each_node others too */
   DdpHistory *history; /* rank 0: what trainer_state.json tells */
   int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
   /* of the evaluation, from its first time on */
@@ -203,6 +204,13 @@ DdpKeep run_state_keep(const DdpRun *r, int64_t newest);
 /* Behind the last line of the log: <output>/trainer_state.json; with a limit of 1 the best checkpoint alone
    stays. */
 DdpError *run_state_end(DdpRun *r);
+
+/* ---- nodes.c: save_on_each_node. All ranks call. */
+bool run_copies(const DdpRun *r); /* do several ranks write? */
+/* Sets r->writes. */
+DdpError *run_nodes_open(DdpRun *r);
+/* Rank 0's text and what it keeps, to all; *text is to be freed. */
+DdpError *run_nodes_state(DdpRun *r, char **text, DdpKeep *keep);
 
 /* ---- seen.c: include_num_input_tokens_seen */
 DdpError *run_seen_open(DdpRun *r);

@@ -95,16 +95,24 @@ DdpKeep run_state_keep(const DdpRun *r, int64_t newest) {
 /* With room for one checkpoint the newest one was kept to resume from; now the best one is. */
 static DdpError *leave_best(const DdpRun *r) {
   DdpKeep keep = run_state_keep(r, r->progress.saved_at);
+  if (r->rank != 0) keep.best = r->progress.best_at; /* a copy of rank 0's folder */
   if (keep.limit != 1 || keep.best < 0) return NULL;
+  char *folder = NULL;
+  if (asprintf(&folder, "%s/checkpoint-%lld", r->output, (long long)keep.best) < 0)
+    return ddp_error(DDP_MEMORY, "out of memory");
+  DdpError *gone = ddp_checkpoint_verify(folder, false, NULL);
+  free(folder);
   keep.newest = keep.best;
-  return ddp_checkpoint_rotate(r->output, &keep);
+  DdpError *error = gone ? NULL : ddp_checkpoint_rotate(r->output, &keep);
+  ddp_error_free(gone);
+  return error;
 }
 
 DdpError *run_state_end(DdpRun *r) {
   char *text = NULL;
-  if (r->rank != 0) return NULL;
-  DdpError *error = run_state_text(r, &text);
-  if (!error) error = run_state_write(text, r->output);
+  if (!r->writes) return NULL;
+  DdpError *error = r->rank == 0 ? run_state_text(r, &text) : NULL;
+  if (!error && text) error = run_state_write(text, r->output);
   free(text);
   return error ? error : leave_best(r);
 }

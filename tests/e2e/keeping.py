@@ -2,6 +2,7 @@
 """Which checkpoints are kept, which is the best, and what trainer_state.json tells. The job is tests/reports/probe.ddp
 with all samples equal, so that the weight after update k is k and the evaluation of every update can be chosen: the
 loss of the split is its mean of c - x w."""
+import filecmp
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "reports"))
-from reports import Folder, Job, expect, logged, main, near, read_log, run, weights  # noqa: E402
+from reports import DDPC, Folder, Job, expect, logged, main, near, read_log, run, weights  # noqa: E402
 
 ONE = (0, 1, 0, 1)  # moves w by 1 in an update
 EVERY = "--save_strategy steps --save_steps 1 --eval_strategy steps --eval_steps 1"
@@ -143,6 +144,53 @@ def hidden_folder():
         expect(saved(out) == [198, 199, 200], f"{saved(out)}")
 
 
+def two_hosts(f, binary, flags, outs):
+    """Ranks 0 and 1 here, 2 and 3 with other IPC, which to the program is another host. Returns what they said."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    base = f"WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT={port}"
+
+    def host(first, out):
+        ranks = "".join(f"RANK={first + k} LOCAL_RANK={k} {base} {binary} --output_dir {out} {flags} & "
+                        for k in (0, 1))
+        return f"{ranks} wait"
+    script = f"unshare --ipc sh -c '{host(2, outs[1])}' & {host(0, outs[0])}"
+    r = run(["sh", "-c", script], limit=60)
+    expect(r.code == 0, r.out)
+    return r.out
+
+
+def each_node():
+    """save_on_each_node: the first rank of every host writes the same bytes; a shared folder is written once."""
+    try:
+        subprocess.run(["unshare", "--ipc", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        print("skipped: no right to unshare")
+        return
+    flags = (f"--max_steps 5 {EVERY} --load_best_model_at_end --save_total_limit 2 --ema_decay 0.5 "
+             "--save_on_each_node true")
+    with Folder() as f:
+        job = probe(f)
+        binary, outs = job.binary(), [f.file("here"), f.file("there")]
+        said = two_hosts(f, binary, flags, outs)
+        expect("step 5/5" in said, said)
+        expect(saved(outs[0]) == saved(outs[1]) == [1, 5], f"{saved(outs[0])} {saved(outs[1])}\n{said}")
+        for part in ("checkpoint-1", "checkpoint-5", ""):
+            names = [x for x in os.listdir(os.path.join(outs[1], part)) if "." in x]
+            expect(("manifest.json" in names) == (part != "") and "model.safetensors" in names, f"{part}: {names}")
+            for name in names:
+                a, b = (os.path.join(out, part, name) for out in outs)
+                expect(filecmp.cmp(a, b, shallow=False), f"{part}/{name} differs between the hosts")
+        said = two_hosts(f, binary, flags, [f.file("both")] * 2)
+        expect("shares" in said and saved(f.file("both")) == [1, 5], said)
+        expect(not [x for x in os.listdir(f.file("both")) if x.startswith(".")], "something is left behind")
+        _, out = job.train(flags, 2)
+        expect(saved(out) == [1, 5], f"one host: {saved(out)}")
+        said = two_hosts(f, binary, "--max_steps 2 --save_strategy steps --save_steps 1", [f.file("a"), f.file("b")])
+        expect(saved(f.file("a")) == [1, 2] and not os.path.exists(f.file("b")), "rank 0 alone writes without it")
+
+
 def resumed():
     """Log, best evaluation and what is kept go on where they stopped, in one log with a line that says so."""
     with Folder() as f:
@@ -197,6 +245,41 @@ def delay():
             expect([r["epoch"] for r in log if "eval_loss" in r] == [0] + at, f"eval_delay {delays}: {log}")
 
 
+def tokens():
+    """include_num_input_tokens_seen: of all ranks and micro-batches, the sampler's padding included; also after a
+    resume."""
+    rows = [[k % 5, 1, 2, 3] + [1] * (1 + k % 4) + [0] * (3 - k % 4) for k in range(7)]
+    with Folder() as f:
+        shutil.copy(os.path.join(HERE, "tokens.ddp"), f.path)
+        with open(f.file("rows.csv"), "w") as c:
+            c.writelines(",".join(map(str, r)) + "\n" for r in rows)
+        binary = f.file("tokens")
+        expect(run([DDPC, f.file("tokens.ddp"), "-o", binary]).code == 0, "it does not compile")
+        shown = [sum(r[4:]) for r in rows]
+        for ranks in (1, 2, 4):
+            order = list(range(7)) + list(range(-7 % ranks))  # padded from the head
+            per_update = [order[k:k + 2 * ranks] for k in range(0, len(order), 2 * ranks)]
+            for what, weight in (("all", lambda k: 4), ("true", lambda k: 4), ("non_padding", lambda k: shown[k])):
+                _, log = f.train(binary, f"{ranks}-{what}", ranks, ["--include_num_input_tokens_seen", what])
+                wanted, seen = [], 0
+                for update in per_update:
+                    seen += sum(map(weight, update))
+                    wanted.append(seen)
+                lines = [r for r in log if "loss" in r]
+                got = [r["num_input_tokens_seen"] for r in lines]
+                expect(got == wanted, f"{what}, {ranks} ranks: {got}, not {wanted}")
+                expect(all(r["train_tokens_per_second"] > 0 and r["train_runtime"] > 0 for r in lines), f"{lines}")
+                expect(log[-1]["num_input_tokens_seen"] == seen, f"{log[-1]}")
+        out = f.file("1-all")
+        expect(state(out, 2)["num_input_tokens_seen"] == 16, "the state of update 2")
+        shutil.rmtree(os.path.join(out, "checkpoint-4"))
+        r = run([binary, "--output_dir", out, "--include_num_input_tokens_seen", "all",
+                 "--resume_from_checkpoint", "true"])
+        expect(r.code == 0 and read_log(out)[-1]["num_input_tokens_seen"] == 28, f"{read_log(out)[-1]}\n{r.out}")
+    with Folder() as f:
+        probe(f).fails("the job reads no field of tokens", "--include_num_input_tokens_seen all", 2)
+
+
 def average():
     """ema_decay: the average of the weights is evaluated, saved beside them, and written at the end."""
     wanted, after = [], 0.0
@@ -230,4 +313,5 @@ def average():
 
 
 main({"rotation": rotation, "best_model": best_model, "not_a_number": not_a_number, "hidden_folder": hidden_folder,
-      "resumed": resumed, "delay": delay, "average": average})
+      "resumed": resumed, "delay": delay, "average": average, "each_node": each_node,
+      "tokens": tokens})

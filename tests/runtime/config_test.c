@@ -107,6 +107,20 @@ static void refusals(void **state) {
   refuse("--config", "/nonexistent.json", "/nonexistent.json");
 }
 
+/* TrainingArguments takes a bool or a word. */
+static void bool_or_word(void **state) {
+  (void)state;
+  static const char *const rows[][2] = {
+      {"true", "all"}, {"False", "no"}, {"non_padding", "non_padding"}};
+  for (int i = 0; i < 3; i++) {
+    DdpConfig c;
+    CHECK_OK(READ(&c, "--include_num_input_tokens_seen", (char *)(uintptr_t)rows[i][0]));
+    assert_string_equal(c.settings.include_num_input_tokens_seen, rows[i][1]);
+    ddp_config_free(&c);
+  }
+  refuse("--include_num_input_tokens_seen", "some", "expected one of no all non_padding");
+}
+
 /* The value that is compiled in may be said again. */
 static void repeating_is_no_change(void **state) {
   (void)state;
@@ -133,8 +147,11 @@ static void json_is_checked(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(precedence),      cmocka_unit_test(spellings),
-      cmocka_unit_test(refusals),        cmocka_unit_test(repeating_is_no_change),
+      cmocka_unit_test(precedence),
+      cmocka_unit_test(spellings),
+      cmocka_unit_test(refusals),
+      cmocka_unit_test(bool_or_word),
+      cmocka_unit_test(repeating_is_no_change),
       cmocka_unit_test(json_is_checked),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
