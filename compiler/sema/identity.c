@@ -103,11 +103,12 @@ static const char *file_text(Analysis *a, const AstFile *file) {
   return kept;
 }
 
-/* What has its default value says nothing, so that a new key changes no hash. */
+/* What has its default value says nothing, so that a new key changes no hash; nor does what is accepted and
+   changes nothing. */
 static void add_settings(Analysis *a, Text *out) {
   for (int i = 0; i < setting_rows(); i++) {
     const SettingRow *row = setting_row(i);
-    if (row->class == 'X') continue;
+    if (row->class == 'X' || row->class == 'A') continue;
     SettingValue initial;
     setting_default(a->settings, row, &initial);
     bool is_final = a->settings->slots[i].is_final;

@@ -46,6 +46,7 @@ static const DdpKey neutral[] = {
     DDP_KEY_ddp_bucket_cap_mb,
     DDP_KEY_intra_node,
     DDP_KEY_debug,
+    DDP_KEY_check_ranks,
     DDP_KEY_on_nan,
     DDP_KEY_skip_memory_metrics,
     DDP_KEY_do_train,

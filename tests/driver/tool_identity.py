@@ -56,6 +56,10 @@ equal("a default that is written", change("  optim = sgd", "  optim = sgd\n  wei
 same("True and true", spec_hash(change("optim = sgd", "optim = sgd\n  dataloader_drop_last = True")),
      spec_hash(change("optim = sgd", "optim = sgd\n  dataloader_drop_last = true")))
 same("1e-5 and 0.00001", spec_hash(change("0.1", "1e-5")), spec_hash(change("0.1", "0.00001")))
+# settings that mean nothing here
+equal("full_determinism", change("optim = sgd", "optim = sgd\n  full_determinism = true"))
+equal("ddp_static_graph", change("optim = sgd", "optim = sgd\n  ddp_static_graph = true"))
+equal("loader processes", change("optim = sgd", "optim = sgd\n  dataloader_num_workers = 4"))
 # where a value comes from
 equal("-D with the value of the file", JOB, "-D", "hidden=8")
 equal("-D of a setting with its default", JOB, "-D", "train.weight_decay=0")

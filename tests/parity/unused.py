@@ -196,6 +196,10 @@ def row_50_combinations():
             for name, values in first[0]["after"].items():
                 near(f"{(find, again, accumulate)}: {name}", got["after"][name], values, 1e-5)
             expect(buckets == first[1], f"{(find, again, accumulate)}: other buckets")
+            args += ["-D", "train.ddp_static_graph=" + ("true" if find else "false")]  # the graph is static in any case
+            static = json.loads(subprocess.run(args + [x for d in defines for x in ("-D", d)], stdout=subprocess.PIPE,
+                                               stderr=subprocess.DEVNULL, check=True, timeout=60).stdout)
+            expect(static == plan, f"{(find, again, accumulate)}: another plan with ddp_static_graph")
 
 
 def goes_on():
