@@ -24,7 +24,7 @@ static void write_header(Emit *e, Text *out) {
       "   evaluate(), the optimizer's step and the schedule. Above them stand the kernels, above\n"
       "   these the tables. The first micro-batch of an update writes the gradients, the others\n"
       "   add to them; ddp_grad_ready() marks where one is complete, so that its bucket may "
-      "leave.\n"
+      "leave,\n   and DDP_RAN() where a trace looks at the clock.\n"
       "   B is the number of samples of a micro-batch; all other sizes are constants. */\n",
       file ? file + 1 : job->path, e->options->compiler_version, e->target->name, e->options->march,
       (unsigned long long)job->spec_hash, (unsigned long long)plan->hash);

@@ -127,22 +127,27 @@ static bool loop_free(const Kernel *k) {
   return k->kind == KERNEL_nest && k->nest->loops.len == 0;
 }
 
-/* "/ * net.fc1, job.ddp:31 * /" in front of the kernels of one place of the job. */
-static void write_heading(Scene *s, const Kernel *k, Text *out, const char *indent,
-                          const char **last) {
+const char *program_origin(Emit *e, const Program *p, const Kernel *k) {
   Text t = {0};
   Scope scope = 0;
   if (k->kind == KERNEL_call)
-    scope = value_at(s->p->g, k->call)->scope;
+    scope = value_at(p->g, k->call)->scope;
   else if (k->nest->roots.len)
-    scope = value_at(s->p->g, k->nest->roots.at[0].val)->scope;
-  if (scope) text_add(&t, graph_scope_path(s->e->arena, s->p->g, scope));
+    scope = value_at(p->g, k->nest->roots.at[0].val)->scope;
+  if (scope) text_add(&t, graph_scope_path(e->arena, p->g, scope));
   if (k->at.file) {
     if (t.len) text_add(&t, ", ");
     write_place(&t, k->at);
   }
-  const char *text = t.len ? arena_strdup(s->e->arena, t.at) : "";
+  const char *text = t.len ? arena_strdup(e->arena, t.at) : "";
   text_free(&t);
+  return text;
+}
+
+/* "/ * net.fc1, job.ddp:31 * /" in front of the kernels of one place of the job. */
+static void write_heading(Scene *s, const Kernel *k, Text *out, const char *indent,
+                          const char **last) {
+  const char *text = program_origin(s->e, s->p, k);
   if (*text && (!*last || strcmp(*last, text))) text_addf(out, "%s/* %s */\n", indent, text);
   *last = text;
 }
@@ -354,6 +359,7 @@ void scene_kernels(Scene *s, const Made *made, Text *out, const char *indent) {
     const Kernel *k = &p->kernels.at[i];
     if (scene_on_step(s)) write_heading(s, k, out, indent, &last);
     write_kernel_call(s, k, &made[i], out, indent);
+    if (s->role == ROLE_train && !s->outer) text_addf(out, "%sDDP_RAN(%u);\n", indent, i);
     write_ready(s, k, out);
   }
 }

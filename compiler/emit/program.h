@@ -22,4 +22,6 @@ const char *optimizer_function(Emit *e, int32_t number); /* "adamw_step" */
 /* Where a leaf lies: elements from the start of its arena (buffers: bytes). */
 const Segment *program_segment(const Plan *plan, int32_t leaf);
 int32_t leaf_home(const Plan *plan, int32_t leaf); /* the leaf that it is tied to, or itself */
+/* Where a kernel comes from: "net.fc1, job.ddp:31". */
+const char *program_origin(Emit *e, const Program *p, const Kernel *k);
 #endif

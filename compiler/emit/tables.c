@@ -394,12 +394,27 @@ static void write_results(Emit *e, Text *out) {
   text_add(out, "};\n\n");
 }
 
+/* Names for traces. */
+static void write_kernels(Emit *e, Text *out) {
+  const Program *p = &e->plan->train;
+  text_add(out, "static const char *const kernels[] = {\n");
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    const Kernel *k = &p->kernels.at[i];
+    const char *origin = program_origin(e, p, k);
+    text_add(out, "    ");
+    write_string(out, *origin ? arena_printf(e->arena, "%s (%s)", k->name, origin) : k->name, "");
+    text_add(out, ",\n");
+  }
+  text_add(out, "    NULL};\n\n");
+}
+
 void tables_write_job(Emit *e, Text *out) {
   const Plan *plan = e->plan;
   const Job *job = plan->job;
   const char *file = strrchr(job->path, '/');
   bool counts = plan->counts.kernels.len > 0, eval = plan->eval.kernels.len > 0;
   write_results(e, out);
+  write_kernels(e, out);
   text_add(out, "static const DdpJob job = {\n    .abi = DDP_JOB_ABI,\n    .name = ");
   write_string(out, file ? file + 1 : job->path, "");
   text_add(out, ",\n    .directory = DDP_JOB_DIRECTORY,\n    .compiler = ");
@@ -445,6 +460,7 @@ void tables_write_job(Emit *e, Text *out) {
             (long long)plan_step_block(plan));
   text_addf(out, "    .n_counts = %d,\n    .count_per_sample = %s,\n    .n_sums = %d,\n",
             job->train_counts, job->train_counts ? "count_per_sample" : "NULL", job->eval_sums);
+  text_addf(out, "    .kernels = kernels,\n    .n_kernels = %u,\n", plan->train.kernels.len);
   text_addf(out, "    .loss_after = %d,\n", plan_loss_after(plan));
   text_addf(out, "    .metrics = metrics,\n    .n_metrics = %u,\n", job->metrics.len + 1);
   text_addf(

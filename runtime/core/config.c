@@ -35,6 +35,8 @@ static const OwnFlag own_flags[] = {
      offsetof(DdpConfig, init_from), NULL},
     {"stop_at_update", "N", "end after update N with a complete checkpoint; exit code 9",
      offsetof(DdpConfig, stop_at_update), NULL},
+    {"profile", "TRACE.json", "a time line of the run on all ranks, as a Chrome trace",
+     offsetof(DdpConfig, profile), NULL},
     {"init_only", NULL, "write the initial weights to output_dir and end",
      offsetof(DdpConfig, init_only), NULL},
     {"predict", "FILE.safetensors", "write the outputs for every sample of a split and end",
@@ -365,12 +367,15 @@ static DdpError *check_own(const DdpConfig *c) {
 
 static DdpError *check_stop(DdpConfig *c) {
   char *end;
+  bool trains = !c->predict && !c->generate && !c->init_only;
+  if (c->profile && !trains)
+    return ddp_error(DDP_USAGE, "--profile has no effect on a run that does not train");
   if (!c->stop_at_update) return NULL;
   c->stop_at = strtoll(c->stop_at_update, &end, 10);
   if (*end || c->stop_at < 1 || c->stop_at > INT32_MAX)
     return ddp_error(DDP_USAGE, "--stop_at_update: '%s' is no number of an update, from 1",
                      c->stop_at_update);
-  if (c->predict || c->generate || c->init_only)
+  if (!trains)
     return ddp_error(DDP_USAGE, "--stop_at_update has no effect on a run that does not train");
   return NULL;
 }

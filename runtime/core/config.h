@@ -41,6 +41,7 @@ typedef struct DdpConfig {
   bool fixed[DDP_KEY_COUNT];         /* no override at run time */
   /* the program's own flags */
   bool help, help_env, spec, version, print_config, init_only;
+  const char *profile;
   const char *config, *init_from, *predict, *predict_split;
   const char *stop_at_update;
   int64_t stop_at; /* 0: not given */

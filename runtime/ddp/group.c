@@ -123,6 +123,9 @@ int ddp_group_world(const DdpGroup *g) {
 const char *ddp_group_path(const DdpGroup *g) {
   return g->path;
 }
+bool ddp_group_one_host(const DdpGroup *g) {
+  return g->world == 1 || g->members.n_hosts == 1;
+}
 DdpFlight *ddp_group_flight(DdpGroup *g) {
   return g->flight;
 }

@@ -1,5 +1,6 @@
 /* The training loop: epochs, windows, and what happens after an update in the Trainer's order: log,
    evaluate, save. In: a run that is set up. Out: a trained model, saved; or why it ended. */
+#include "clock.h"
 #include "report.h"
 #include "run.h"
 #include <math.h>
@@ -52,7 +53,10 @@ static DdpError *do_save(Loop *l) {
   DdpProgress *at = &l->r->progress;
   if (at->saved_at == at->update) return NULL;
   at->saved_at = at->update; /* before, since the checkpoint says so too */
-  return run_checkpoint(l->r);
+  double begun = ddp_clock();
+  DdpError *error = run_checkpoint(l->r);
+  ddp_trace_span(l->r->trace, "checkpoint", begun, ddp_clock());
+  return error;
 }
 
 /* All ranks are here. The checkpoint comes first: what is promised stands before it is told. It is none of
@@ -82,7 +86,9 @@ static DdpError *do_evaluate(Loop *l) {
   int64_t samples = 0, steps = 0;
   if (at->evaluated_at == at->update) return NULL;
   if (run_stop_soon(r->stop)) return stopped(l); /* whoever goes on from here evaluates then */
+  double begun = ddp_clock();
   DDP_TRY(run_evaluate(r, l->metrics, &seconds, &samples, &steps));
+  ddp_trace_span(r->trace, "evaluation", begun, ddp_clock());
   if (run_stop_soon(r->stop)) return stopped(l);
   at->evaluated_at = at->update;
   DDP_TRY(report_eval(r->report, r, l->metrics, at->fraction, seconds, samples, steps));
@@ -145,6 +151,7 @@ static DdpError *one_update(Loop *l) {
   DdpWindowResult result = {0};
   int64_t seen = at->samples_seen;
   double spent = ddp_group_spent(r->group);
+  ddp_trace_update(r->trace, at->update);
   ddp_timing_begin(&r->timing);
   r->want_norm = r->set->max_grad_norm > 0 || run_skips(r) || run_debugs(r, "underflow_overflow") ||
                  norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);

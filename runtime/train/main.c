@@ -229,8 +229,9 @@ static DdpError *run_start(DdpRun *r) {
   if (!error && r->rank == 0) error = ddp_checkpoint_sweep(r->output); /* the log is locked */
   DDP_TRY(run_agree(r, error, "opening the log"));
   DDP_TRY(run_nodes_open(r));
+  DDP_TRY(run_trace_open(r));
   if (measure) r->resident[1] = run_resident();
-  return run_train(r);
+  return run_trace_write(r, run_train(r));
 }
 
 /* After an error of a group its threads may be anywhere, also in memory that stands here: nothing is taken
@@ -245,6 +246,7 @@ static bool run_end(DdpRun *r, const DdpError *error) {
     run_saver_close(r); /* what it writes is of an update that all ranks have finished */
     return true;
   }
+  run_trace_close(r);
   if (r->reducer) ddp_reducer_close(r->reducer);
   ddp_measured_close(r->measured);
   run_saver_close(r);

@@ -90,6 +90,7 @@ typedef struct DdpRun {
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;
+  DdpTrace *trace; /* --profile; NULL: none */
   DdpMeasured
       *measured;   /* rates of the groups, then of last_lr; NULL: the schedule needs no metric */
   int32_t metric;  /* the one of metric_for_best_model */
@@ -141,6 +142,13 @@ DdpError *run_reducer_open(DdpRun *r);
 const char *run_steps_late(const DdpRun *r);
 /* After the last backward pass of an update: sums over ranks, and with steps_early the steps. */
 DdpError *run_reduce(DdpRun *r);
+
+/* ---- trace.c: --profile */
+DdpError *run_trace_open(DdpRun *r);
+/* Collective, at the end of training or when all ranks stop together: the events of all ranks into one file.
+   Returns `end`, or what went wrong. */
+DdpError *run_trace_write(DdpRun *r, DdpError *end);
+void run_trace_close(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
 /* Combines loss, stop and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the

@@ -13,6 +13,7 @@ void ddp_timing_begin(DdpTiming *t) {
 void ddp_timing_lap(DdpTiming *t, DdpPart part) {
   double now = ddp_clock();
   t->part[part] += now - t->mark;
+  ddp_trace_span(t->trace, ddp_timing_part_name(part), t->mark, now);
   t->mark = now;
 }
 
@@ -20,6 +21,7 @@ void ddp_timing_end(DdpTiming *t, DdpPart part, bool full) {
   ddp_timing_lap(t, part);
   double took = t->mark - t->begun;
   t->whole += took;
+  ddp_trace_span(t->trace, "update", t->begun, t->mark);
   t->updates++;
   if (!full) return;
   double bin = took > shortest ? log2(took / shortest) * DDP_TIMING_STEPS : 0;

@@ -2,6 +2,7 @@
    memory. Evaluation and saving are no part of an update. */
 #ifndef DDP_TRAIN_TIMING_H
 #define DDP_TRAIN_TIMING_H
+#include "trace.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ typedef struct DdpTiming {
   int64_t full, bins[DDP_TIMING_BINS];
   double exposed; /* seconds of the updates that were collectives: sums made here, and waits */
   int64_t exposed_n;
+  DdpTrace *trace; /* gets every part; NULL: none */
 } DdpTiming;
 
 void ddp_timing_begin(DdpTiming *t); /* an update begins */

@@ -35,6 +35,7 @@ static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
   step.epoch = r->progress.epoch;
   step.sums = r->sums;
   step.reducer = r->reducer;
+  step.trace = r->trace;
   return step;
 }
 
@@ -100,6 +101,7 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
     step.accumulate = m > first;
     r->tokens += run_seen_count(r, batch);
     if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->progress.update);
+    ddp_trace_mark(r->trace);
     r->job->forward_backward(&step);
     ddp_timing_lap(&r->timing, DDP_PART_forward_backward);
   }

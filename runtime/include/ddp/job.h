@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 9, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 10, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -177,6 +177,7 @@ typedef struct DdpStep {
   double *sums;         /* train: sums[0] += loss part; eval: accumulators */
   const DdpSettings *settings;
   struct DdpReducer *reducer; /* NULL: nothing to reduce */
+  struct DdpTrace *trace;     /* NULL: nobody looks */
   void *stream;               /* device stream; NULL on CPUs */
   const void **results;       /* [n_results], set by predict(): in the block until the next step */
 } DdpStep;
@@ -186,6 +187,13 @@ void ddp_grad_ready(DdpStep *step, int32_t tensor);
 /* out = in summed over ranks, in the same place of the program on all of them, between the buckets that have
    begun before and those that begin after. An error is kept until the gradients are waited for. */
 void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n);
+
+/* Kernel k of forward_backward() has ended: where a trace looks at the clock. */
+void ddp_trace_kernel(struct DdpTrace *trace, int32_t kernel);
+#define DDP_RAN(k)                                                                                 \
+  do {                                                                                             \
+    if (__builtin_expect(step->trace != NULL, 0)) ddp_trace_kernel(step->trace, k);                \
+  } while (0)
 
 /* ---------- the job ---------- */
 typedef struct DdpSettingText { /* resolved settings, typed by settings.def */
@@ -237,8 +245,10 @@ typedef struct DdpJob {
   int32_t n_counts;                            /* denominators of the loss */
   const double *count_per_sample; /* [n_counts]: constant per sample, or NaN: ask window_counts */
   int32_t n_sums;                 /* accumulators of the evaluation */
-  int32_t loss_after;             /* how many gradients are complete before the loss is */
-  const char *const *metrics;     /* names; [0] is "loss" */
+  const char *const *kernels;     /* of forward_backward(), for traces */
+  int32_t n_kernels;
+  int32_t loss_after;         /* how many gradients are complete before the loss is */
+  const char *const *metrics; /* names; [0] is "loss" */
   int32_t n_metrics;
 
   void (*forward_backward)(DdpStep *step);
