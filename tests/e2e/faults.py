@@ -1,5 +1,6 @@
 """A killed rank and a stopped rank, in the middle of training: everybody ends in time, the right rank is
 named, nothing is left behind."""
+import json
 import os
 import signal
 import socket
@@ -48,6 +49,11 @@ def fault(rank, sig, flags, limit, backend=()):
             text = log.read()
         expect(set(os.listdir("/dev/shm")) <= shm, "something is left in /dev/shm")
         expect(not [x for x in os.listdir(out) if "tmp" in x], f"half-written files: {os.listdir(out)}")
+        for survivor in set(range(RANKS)) - {rank}:
+            with open(os.path.join(out, f"flight-{survivor}.json")) as file:
+                record = json.load(file)
+            expect(record["blamed_rank"] == rank, f"the record of rank {survivor} blames {record['blamed_rank']}")
+            expect(record["collectives"][-1]["state"] != "completed", f"rank {survivor} waits for nothing: {record}")
         return seconds, code, text
 
 
