@@ -90,4 +90,5 @@ def outputs():
         expect(r.code == 2 and "tset" in r.out, f"another split: {r.out}")
 
 
-main(dict(outputs=outputs))
+if __name__ == "__main__":
+    main(dict(outputs=outputs))

@@ -7,6 +7,7 @@ import time
 
 from ddptest import Failure, Folder, ROOT, expect, main, must, read_log, run
 from faults import children, reached, wait_for
+from predict import job as with_outputs
 from resume import STATE, equal
 
 JOB = "examples/digits/job.ddp"
@@ -262,6 +263,70 @@ def given_up():
         same_runs(straight, out, (2, 4))
 
 
+def under(f, launcher, limit):
+    """A foreign launcher gets SIGTERM, and one of its ranks alone: a complete checkpoint either way, and the run goes
+    on from it to the bytes of a straight one."""
+    binary = f.compile(JOB, "digits")
+    flags = ["--max_steps", "4000", *SHORT, "--num_train_epochs", "1000", "--logging_steps", "1", "--eval_strategy", "no"]
+    for alone in (False, True):
+        out = f.file(f"out{alone}")
+        with Started(f, [*launcher, binary, "--output_dir", out, *flags]) as s:
+            wait_for(lambda: reached(out, 5), limit, "update 5")
+            ranks = [p for p in processes(binary) if p != s.p.pid]
+            os.kill(ranks[-1] if alone else s.p.pid, signal.SIGTERM)
+            code = s.p.wait(40)
+            wait_for(lambda: not processes(binary), 5, "the ranks to go")
+            text, log = s.text(), read_log(out)
+            expect(code != 0, "exit code 0")
+            expect(log[-1].get("stopped_by") == "SIGTERM", f"{log[-1]}\n{text[-2000:]}")
+            expect(checkpoints(out) == [log[-1]["step"]], f"{os.listdir(out)}\n{text[-2000:]}")
+            no_halves(out)
+        stop = log[-1]["step"] + 10
+        again = run([*launcher, binary, "--output_dir", out, *flags, "--resume_from_checkpoint", "true",
+                     "--stop_at_update", str(stop)], limit=90)
+        straight = f.file(f"straight{alone}")
+        whole = run([binary, "--nproc-per-node", "2", "--output_dir", straight, *flags, "--stop_at_update", str(stop)])
+        expect(whole.code == STOPPED and again.code != 0, whole.out + again.out)
+        equal(f"{straight}/checkpoint-{stop}", f"{out}/checkpoint-{stop}", STATE)
+
+
+def processes(binary):
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.readlink(f"/proc/{name}/exe") == binary:
+                found.append(int(name))
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def torchrun():
+    with Folder() as f:
+        under(f, [os.environ["DDP_TORCH_PYTHON"], "-m", "torch.distributed.run", "--no-python", "--nproc_per_node=2"], 60)
+
+
+def mpirun():
+    with Folder() as f:
+        under(f, ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "5", "-np",
+                  "2"], 30)
+
+
+def other_work():
+    """--predict and --generate end at once, and no half-written file is left."""
+    with Folder() as f:
+        binary = with_outputs(f)
+        must([binary, "--output_dir", f.file("out"), "--max_steps", "2", *SHORT])
+        result = f.file("result.safetensors")
+        os.mkfifo(result + ".tmp")
+        with Started(f, [binary, "--output_dir", f.file("out"), "--predict", result]) as s:
+            wait_for(lambda: opens(s.p.pid, result + ".tmp"), 30, "the result to be written")
+            os.kill(s.p.pid, signal.SIGTERM)
+            code = s.end(5)
+            expect(code == STOPPED and "predicting" in s.text(), f"exit code {code}\n{s.text()}")
+            expect(not os.path.exists(result), "there is a result")
+
+
 def same_runs(straight, out, updates):
     for update in updates:
         equal(f"{straight}/checkpoint-{update}", f"{out}/checkpoint-{update}", STATE)
@@ -271,4 +336,4 @@ def same_runs(straight, out, updates):
 
 if __name__ == "__main__":
     main(dict(training=training, evaluation=evaluation, starting=starting, ending=ending, twice=twice, at_update=at_update, pieces=pieces,
-              given_up=given_up))
+              given_up=given_up, torchrun=torchrun, mpirun=mpirun, other_work=other_work))
