@@ -2,9 +2,10 @@
    line erased and redrawn around them. */
 #include "log.h"
 #include "env.h"
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,22 @@ static char prefix[32];
 static char progress[256];
 static int level = -1;
 
+static atomic_bool hurry;
+
+void ddp_log_hurry(void) {
+  atomic_store(&hurry, true);
+}
+
+bool ddp_log_ready(int fd) {
+  struct pollfd p = {.fd = fd, .events = POLLOUT};
+  int n;
+  while ((n = poll(&p, 1, 100)) == 0 && !atomic_load(&hurry)) {
+  }
+  return n != 0;
+}
+
 static void write_all(const char *text, size_t n) {
-  while (n > 0) {
+  while (n > 0 && ddp_log_ready(STDERR_FILENO)) {
     ssize_t k = write(STDERR_FILENO, text, n);
     if (k <= 0) return; /* nobody reads: nothing better to do */
     text += k;

@@ -75,7 +75,7 @@ static DdpError *line_end(DdpReport *p) {
   fflush(p->json);
   bool written = fputs(p->line, p->log) >= 0 && fflush(p->log) == 0;
   int number = errno;
-  if (p->jsonl) {
+  if (p->jsonl && ddp_log_ready(STDOUT_FILENO)) {
     fputs(p->line, stdout);
     fflush(stdout);
   }
@@ -213,6 +213,7 @@ DdpError *report_open(DdpReport **out, const DdpRun *r) {
 static void say(DdpReport *p, const char *line) {
   if (!p->plain) return;
   if (p->progress) ddp_log_progress("");
+  if (!ddp_log_ready(STDOUT_FILENO)) return;
   puts(line);
   fflush(stdout);
 }

@@ -53,6 +53,7 @@ static void *wait_for_signals(void *unused) {
     int number = 0, none = 0;
     if (sigwait(&watched, &number) != 0) return NULL;
     int kind = kind_of(number);
+    ddp_log_hurry();
     if (atomic_compare_exchange_strong(&received, &none, kind)) {
       pthread_mutex_lock(&lock);
       if (!atomic_load(&training)) end_now(kind);

@@ -1,8 +1,11 @@
 """Runs that are asked to end: by each signal, in each phase, at one rank or at all, and by --stop_at_update.
 They end with exit code 9 and a checkpoint of the last finished update, or before the first one at once."""
+import array
+import fcntl
 import os
 import signal
 import subprocess
+import termios
 import time
 
 from ddptest import Failure, Folder, ROOT, expect, main, must, read_log, run
@@ -327,6 +330,38 @@ def other_work():
             expect(not os.path.exists(result), "there is a result")
 
 
+def unread():
+    """Nobody reads what the run prints (mpirun stops reading when it ends a job): it waits for a reader, but not
+    when it is asked to end."""
+    with Folder() as f:
+        binary = f.compile(JOB, "digits")
+        for ranks in (1, 2):
+            out = f.file(f"out{ranks}")
+            reader, writer = os.pipe()
+            p = subprocess.Popen([binary, "--output_dir", out, *LONG, "--nproc-per-node", str(ranks)], stdout=writer,
+                                 stderr=writer, start_new_session=True)
+            try:
+                held = array.array("i", [0])
+
+                def full():
+                    fcntl.ioctl(reader, termios.FIONREAD, held)
+                    return held[0] > 60000
+                wait_for(full, 30, "a full pipe")
+                os.kill(p.pid, signal.SIGTERM)
+                try:
+                    code = p.wait(10)
+                except subprocess.TimeoutExpired:
+                    raise Failure("it still waits for a reader")
+            finally:
+                for pid in children(p.pid).values():
+                    os.kill(pid, signal.SIGKILL)
+                p.wait()
+                os.close(reader), os.close(writer)
+            log = read_log(out)
+            expect(code == STOPPED and log[-1].get("stopped_by") == "SIGTERM", f"exit code {code}: {log[-1]}")
+            expect(checkpoints(out) == [log[-1]["step"]], f"{os.listdir(out)}")
+
+
 def same_runs(straight, out, updates):
     for update in updates:
         equal(f"{straight}/checkpoint-{update}", f"{out}/checkpoint-{update}", STATE)
@@ -336,4 +371,5 @@ def same_runs(straight, out, updates):
 
 if __name__ == "__main__":
     main(dict(training=training, evaluation=evaluation, starting=starting, ending=ending, twice=twice, at_update=at_update, pieces=pieces,
-              given_up=given_up, torchrun=torchrun, mpirun=mpirun, other_work=other_work))
+              given_up=given_up, torchrun=torchrun, mpirun=mpirun, other_work=other_work,
+              unread=unread))
