@@ -380,6 +380,19 @@ static DdpError *check_stop(DdpConfig *c) {
   return NULL;
 }
 
+/* `true` may stay: whoever starts a run again adds it to every command line. */
+static DdpError *check_resume(const DdpConfig *c) {
+  const char *path = c->settings.resume_from_checkpoint;
+  if (!path || !(c->predict || c->generate || c->init_only)) return NULL;
+  if (strncmp(c->source[DDP_KEY_resume_from_checkpoint], "--", 2) != 0 || is_bool(path))
+    return NULL;
+  return ddp_error(
+      DDP_USAGE,
+      "--resume_from_checkpoint %s has no effect on a run that does not train; --init-from "
+      "%s takes its weights",
+      path, path);
+}
+
 static DdpError *check_ends(const DdpConfig *c) {
   const char *ends[] = {c->predict ? "--predict" : NULL, c->generate ? "--generate" : NULL,
                         c->init_only ? "--init_only" : NULL};
@@ -399,6 +412,7 @@ DdpError *ddp_config_read(DdpConfig *out, const DdpJob *job, int argc, char **ar
   DDP_TRY(check_own(out));
   DDP_TRY(check_ends(out));
   DDP_TRY(check_stop(out));
+  DDP_TRY(check_resume(out));
   return ddp_config_rules(out);
 }
 

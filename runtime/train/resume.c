@@ -48,9 +48,25 @@ static DdpError *find_newest(DdpRun *r, RunResume *resume) {
   return error;
 }
 
+/* The folder that holds the checkpoints, given instead of one of them. */
+static DdpError *name_one_below(const char *path, DdpError *error) {
+  char *folder = NULL, *skipped = NULL;
+  ddp_error_free(ddp_checkpoint_newest(path, false, &folder, &skipped));
+  if (folder) {
+    DdpError *better = ddp_error(
+        DDP_DATA, "'%s' is no checkpoint, but holds some; the newest is '%s'", path, folder);
+    ddp_error_free(error);
+    error = better;
+  }
+  free(folder);
+  free(skipped);
+  return error;
+}
+
 static DdpError *find_named(const char *path, RunResume *resume) {
   DdpError *error = ddp_checkpoint_verify(path, true, NULL);
   if (error && error->klass == DDP_DATA) {
+    error = name_one_below(path, error);
     return with_advice(error, "`--resume_from_checkpoint true` takes the newest complete one of "
                               "output_dir, --init-from FILE.safetensors only weights");
   }
@@ -88,9 +104,24 @@ static DdpError *find(DdpRun *r, RunResume *resume) {
   return NULL;
 }
 
+/* Not asked to go on, and there would be something to go on from. */
+static void say_there_is_one(const DdpRun *r) {
+  char *folder = NULL, *skipped = NULL;
+  ddp_error_free(ddp_checkpoint_newest(r->output, false, &folder, &skipped));
+  if (folder)
+    ddp_log(
+        DDP_LOG_info,
+        "starting from the beginning, and '%s' is there: `--resume_from_checkpoint true` goes on "
+        "from it",
+        folder);
+  free(folder);
+  free(skipped);
+}
+
 DdpError *run_resume_find(DdpRun *r) {
   const char *path = r->set->resume_from_checkpoint;
   bool asked = path && !is(path, "false") && !is(path, "False");
+  if (!asked && r->rank == 0) say_there_is_one(r);
   if (!asked && r->world == 1) return NULL;
   RunResume *resume = calloc(1, sizeof *resume);
   if (!resume) return no_memory();
