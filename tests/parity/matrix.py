@@ -35,12 +35,15 @@ def cases(trainer):
     chosen = list(itertools.product(SAMPLES, (1, 3), (False, True), shardings, (True,)))
     chosen += [(13, 3, False, s, False) for s in shardings]  # average_tokens_across_devices = false
     chosen = [dict(zip(keys, c), batch=BATCH, trainer=trainer) for c in chosen]
+    if trainer:  # seed says nothing about the order then
+        chosen += [dict(chosen[-1], average=True, accumulate=1, seed=7, data_seed=42)]
     return [c for c in chosen if not (trainer and c["drop_last"] and c["samples"] < 13)]  # nothing to train on
 
 
 def name_of(case, world):
     return (f"{case['samples']} samples, {world} ranks of {BATCH}, accumulation {case['accumulate']}, drop_last "
             f"{case['drop_last']}, {case['sharding']}" + ("" if case["average"] else ", counts of each rank")
+            + (f", seeds {case['seed']} and {case['data_seed']}" if "seed" in case else "")
             + (", Trainer" if case["trainer"] else ""))
 
 
@@ -69,7 +72,9 @@ def compile_job(f):
 def flags(f, case, out):
     return ["--data_root", f.file(f"data{case['samples']}"), "--gradient_accumulation_steps", str(case["accumulate"]),
             "--dataloader_drop_last", str(case["drop_last"]).lower(), "--sharding", case["sharding"],
-            "--average_tokens_across_devices", str(case["average"]).lower(), "--check_ranks", "1", "--output_dir", out]
+            "--average_tokens_across_devices", str(case["average"]).lower(), "--check_ranks", "1", "--output_dir", out,
+            *(["--seed", str(case["seed"]), "--data_seed", str(case["data_seed"]), "--init-from",
+               f.file("initial/model.safetensors")] if "seed" in case else [])]
 
 
 def theirs(f, world, chosen):

@@ -95,7 +95,8 @@ def loop(case, start):
 def in_trainer(case, start, folder):
     import transformers as t
     how = t.TrainingArguments(
-        output_dir=folder, use_cpu=True, ddp_backend="gloo", seed=SEED, optim="sgd", learning_rate=RATE, max_grad_norm=0,
+        output_dir=folder, use_cpu=True, ddp_backend="gloo", seed=case.get("seed", SEED),
+        data_seed=case.get("data_seed"), optim="sgd", learning_rate=RATE, max_grad_norm=0,
         lr_scheduler_type="constant", num_train_epochs=EPOCHS, per_device_train_batch_size=case["batch"],
         gradient_accumulation_steps=case["accumulate"], dataloader_drop_last=case["drop_last"], logging_steps=1,
         average_tokens_across_devices=case["average"], save_strategy="no", report_to=[], disable_tqdm=True,

@@ -211,6 +211,9 @@ def row_83_order_of_epochs():
             expect(sum(mine) == 1023, f"epoch {epoch} does not hold every sample once: {mine}")
             expect(all(p & 2 ** k for p, k in zip(mine, rank_0)), f"epoch {epoch}: {mine}")
         expect(pairs[:5] != pairs[5:], "the same order in both epochs")
+        for flags, same in ("--seed 7 --data_seed 42", True), ("--seed 42 --data_seed 7", False), ("--seed 7", False):
+            other, _ = job.train(f"--train_sampling_strategy random --num_train_epochs 2 {flags}", 2)
+            expect((logged(other, "grad_norm") == logged(log, "grad_norm")) == same, f"the order with {flags}")
 
 
 def row_40_nothing_to_train_on():
