@@ -161,16 +161,36 @@ static void compare_states(const Pair *p, const Bytes *x, const Bytes *y) {
 
 /* ---------- the log ---------- */
 
+static json_int_t step_of(const json_t *lines, size_t i) {
+  return json_integer_value(json_object_get(json_array_get(lines, i), "step"));
+}
+
+/* A run that was killed had told of updates behind its last checkpoint; the next one makes them again. What
+   it told of the checkpoint's own update may have come before or behind the save. */
+static void forget_behind(json_t *lines, json_int_t step) {
+  size_t n = json_array_size(lines);
+  while (n > 0 && step_of(lines, n - 1) > step) json_array_remove(lines, --n);
+}
+
+static void tell(json_t *lines, json_t *line, const char *key) {
+  json_int_t step = json_integer_value(json_object_get(line, "step"));
+  size_t n = json_array_size(lines);
+  while (n > 0 && step_of(lines, n - 1) == step) {
+    if (json_object_get(json_array_get(lines, --n), key)) json_array_remove(lines, n);
+  }
+  json_array_append(lines, line);
+}
+
 /* Lines that tell of an update: losses and evaluations, not the first line and the summary. */
 static json_t *updates_of(const Bytes *b) {
   json_t *all = json_array();
   char *save = NULL;
   for (char *line = strtok_r((char *)b->at, "\n", &save); line;
        line = strtok_r(NULL, "\n", &save)) {
-    json_t *j = json_loads(line, 0, NULL);
-    bool told = json_object_get(j, "step") && !json_object_get(j, "train_runtime") &&
-                (json_object_get(j, "loss") || json_object_get(j, "eval_loss"));
-    if (told) json_array_append(all, j);
+    json_t *j = json_loads(line, 0, NULL), *step = json_object_get(j, "step");
+    const char *key = json_object_get(j, "loss") ? "loss" : "eval_loss";
+    if (step && !json_object_get(j, "train_runtime") && json_object_get(j, key)) tell(all, j, key);
+    if (json_object_get(j, "max_steps")) forget_behind(all, json_integer_value(step));
     json_decref(j);
   }
   return all;

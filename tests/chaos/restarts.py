@@ -20,7 +20,7 @@ VARIANTS = [
                     "train.lr_scheduler_kwargs={\"patience\": 1}"]),
     ("epochs, whole batches only", 3,
      ["train.dataloader_drop_last=true", "train.eval_strategy=epoch", "train.optim=rmsprop"]),
-    ("Gloo, adafactor", 2, ["runtime.intra_node=backend", "train.optim=adafactor"]),
+    ("Gloo, adafactor", 2, ["runtime.intra_node=backend", "train.optim=adafactor", "train.max_steps=150"]),
     ("training waits for saves, two are kept", 2, ["runtime.async_save=false", "train.save_total_limit=2"]),
 ]
 

@@ -17,7 +17,7 @@ TIMEOUT = 3  # ddp_timeout
 
 def command(binary, out, every, *more):
     """Saves, evaluates and logs by these numbers of updates."""
-    flags = ["--nproc-per-node", str(RANKS), "--output_dir", out, "--max_steps", "100000000",
+    flags = ["--nproc-per-node", str(RANKS), "--output_dir", out, "--max_steps", "100000000", "--save_total_limit", "3",
              "--resume_from_checkpoint", "true", "--ddp_timeout", str(TIMEOUT)]
     for name, n in zip(("save", "eval", "logging"), every):
         flags += [f"--{name}_steps", str(n)]
