@@ -4,6 +4,7 @@
    is finished. */
 #include "comm.h"
 #include "clock.h"
+#include "env.h"
 #include "gloo_plugin.h"
 #include "net.h"
 #include "sum.h"
@@ -388,10 +389,28 @@ static DdpError *start_worker(DdpComm *c) {
   return rc ? ddp_error(DDP_FAILED, "cannot start Gloo's worker thread: %s", strerror(rc)) : NULL;
 }
 
+/* Gloo's text without the line of its source. */
+static DdpError *open_error(const DdpCommOptions *o, const char *text) {
+  const char *words = *text == '[' ? strstr(text, "] ") : NULL;
+  words = words ? words + 2 : text;
+  if (strncmp(words, "Connect timeout", 15) == 0)
+    return ddp_error(
+        DDP_TIMEOUT,
+        "opening Gloo at %s (%s: does a firewall let any port through between the hosts?)",
+        o->address, words);
+  return ddp_error(DDP_PEER, "opening Gloo at %s: %s", o->address, words);
+}
+
 static DdpError *gloo_open(DdpComm **out, const DdpCommOptions *o) {
   const char *why;
   const DdpGlooPlugin *plugin = ddp_gloo_load(&why);
   if (!plugin) return ddp_error(DDP_FAILED, "%s", why);
+  if (strncmp(o->address, "fe80:", 5) == 0 && !*ddp_env(DDP_ENV_GLOO_SOCKET_IFNAME))
+    return ddp_error(DDP_USAGE,
+                     "Gloo cannot use the link-local address %s; give as MASTER_ADDR an address of "
+                     "a network that the "
+                     "hosts share, or name an interface with GLOO_SOCKET_IFNAME",
+                     o->address);
   DdpComm *c = calloc(1, sizeof *c);
   if (!c) return ddp_error(DDP_MEMORY, "no memory for Gloo");
   c->plugin = plugin;
@@ -419,7 +438,7 @@ static DdpError *gloo_open(DdpComm **out, const DdpCommOptions *o) {
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (plugin->open(&c->context, o->rank, o->world, o->address, &store, left > 1 ? left : 1, error,
                      sizeof error))
-      e = ddp_error(DDP_PEER, "opening Gloo at %s: %s", o->address, error);
+      e = open_error(o, error);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
   }
   if (!e) e = find_connections(c);

@@ -2,6 +2,7 @@
    programs. Ranks share a host when kernel, host name and the namespaces that matter are the same;
    LOCAL_RANK does not say so (containers, --virtual-local-rank). */
 #include "rendezvous.h"
+#include "comm.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +28,10 @@ void ddp_host_identity(DdpPeer *out) {
   snprintf(out->host_id, sizeof out->host_id, "%s %s net:%lu ipc:%lu uid:%u", boot, out->host_name,
            namespace_of("net"), namespace_of("ipc"), (unsigned)getuid());
   out->pid = (int)getpid();
+  const char *why;
+  size_t n = strlen(out->host_id); /* without shared memory every rank is a host of its own */
+  if (!ddp_backend_shm.probe(&why))
+    snprintf(out->host_id + n, sizeof out->host_id - n, " pid:%d", out->pid);
 }
 
 static const char *line_with_key(const char *text, const char *key, size_t n) {

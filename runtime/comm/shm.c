@@ -300,8 +300,8 @@ static DdpError *shm_all_gather(DdpComm *c, const void *mine, void *all, int64_t
 /* ---------- life ---------- */
 
 static bool shm_probe(const char **why) {
-  *why = NULL;
-  return true;
+  *why = ddp_shm_missing();
+  return !*why;
 }
 
 static void shm_close(DdpComm *c) {

@@ -4,12 +4,33 @@
 #include "net.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static char reason[128];
+
+static void try_segment(void) {
+  int fd = memfd_create("ddp", MFD_CLOEXEC);
+  void *p = MAP_FAILED;
+  if (fd >= 0 && ftruncate(fd, 1) == 0)
+    p = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (p == MAP_FAILED)
+    snprintf(reason, sizeof reason, "%s: %s", fd < 0 ? "memfd_create" : "mmap", strerror(errno));
+  else
+    munmap(p, 1);
+  if (fd >= 0) close(fd);
+}
+
+const char *ddp_shm_missing(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, try_segment);
+  return *reason ? reason : NULL;
+}
 
 /* Rank 0 listens under a fresh name that it publishes in the store. */
 static DdpError *accept_all(DdpShmLinks *l, const DdpCommOptions *o, const char *key) {

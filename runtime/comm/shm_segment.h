@@ -15,4 +15,6 @@ DdpError *ddp_shm_connect(DdpShmLinks *l, const DdpCommOptions *options);
 /* Collective. Every rank maps the same zeroed `bytes`; sizes that differ are an error. */
 DdpError *ddp_shm_map(DdpShmLinks *l, size_t bytes, void **out);
 void ddp_shm_disconnect(DdpShmLinks *l);
+/* NULL, or why there is no shared memory on this machine, in one line. */
+const char *ddp_shm_missing(void);
 #endif

@@ -13,7 +13,8 @@
 /* Seconds: silent for longer is stopped; true cause of a broken connection is awaited; a rank that
    is still computing long after the job's first error is ended. */
 static const double silent = 1.0, cause_wait = 1.0, grace = 2.0;
-static const char saving[] = "saving"; /* phase of a rank for which the others wait longer */
+/* Phases of a rank for which the others wait longer. */
+static const char saving[] = "saving", opening[] = "opening";
 
 int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number) {
   if (number < 0) return -1;
@@ -79,7 +80,8 @@ static bool busy(DdpGroup *g, int rank) {
   double age;
   if (rank < 0 || rank == g->rank) return false;
   ddp_control_position(g->control, rank, &p, &age);
-  return age <= silent && strncmp(p.phase, saving, sizeof saving - 1) == 0;
+  return age <= silent && (strncmp(p.phase, saving, sizeof saving - 1) == 0 ||
+                           strncmp(p.phase, opening, sizeof opening - 1) == 0);
 }
 
 bool ddp_group_patience_inside(void *group, int local) {

@@ -46,7 +46,19 @@ static DdpError *open_between(DdpGroup *g, const char *name, double deadline) {
         g, DDP_LEVEL_between,
         ddp_error(DDP_USAGE, "ddp_backend %s: there is no such backend here", name));
   if (!g->leader) return NULL;
-  return ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->open(&g->between.comm, &o));
+  ddp_group_at(g, -1,
+               "opening connections"); /* the host's other ranks wait, and leave its error to it */
+  DDP_TRY(ddp_group_fail(g, DDP_LEVEL_between, g->between.backend->open(&g->between.comm, &o)));
+  ddp_group_at(g, -1, "start");
+  return NULL;
+}
+
+/* The rendezvous has made hosts of the ranks then. */
+static void tell_no_memory(const DdpGroup *g, const char *name) {
+  const char *why;
+  if (g->launch.local_rank == 0 && g->launch.local_world > 1 && !ddp_backend_shm.probe(&why))
+    ddp_log(DDP_LOG_warning,
+            "no shared memory on this host (%s): its ranks use %s, which is slower", why, name);
 }
 
 static DdpError *open_levels(DdpGroup *g, const DdpGroupOptions *options, double deadline) {
@@ -55,6 +67,7 @@ static DdpError *open_levels(DdpGroup *g, const DdpGroupOptions *options, double
   bool inside = g->members.widest > 1 && !options->intra_node_backend;
   bool between = several || !inside;
   g->two_level = inside && between;
+  if (!options->intra_node_backend) tell_no_memory(g, name);
   g->leader = !inside || g->members.local[g->rank] == 0;
   snprintf(g->path, sizeof g->path, "%s%s%s", inside ? "shared memory" : "",
            g->two_level ? " + " : "", between ? name : "");
@@ -98,6 +111,7 @@ DdpError *ddp_group_open(DdpGroup **out, const DdpLaunch *launch, const DdpGroup
   g->timeout = options->timeout;
   g->leader = true;
   atomic_init(&g->update, -1);
+  g->op = DDP_FLIGHT_alloc; /* no words for what is waited for while opening */
   atomic_init(&g->phase, "start");
   snprintf(g->path, sizeof g->path, "one rank");
   DdpError *e = ddp_flight_open(&g->flight, options->record, g->rank, g->world);

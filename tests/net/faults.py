@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 
-from cluster import Cluster
+from cluster import PORT, Cluster
 from ddptest import BUILD, Failure, Folder, expect, main, read_log
 from hosts import Hosts, ip
 
@@ -63,11 +63,14 @@ def broken(hosts, cut, expected, flags=None, ranks=2):
             ends(c, time.monotonic(), expected, TIMEOUT)
 
 
+def unreachable(host):
+    return f"rank {2 * host} did not arrive within {TIMEOUT} s (ddp_timeout); nothing reaches its host host{host} for "
+
+
 def training(hosts=2, culprit=1, cut=lambda net, h: net.cut(h)):
     """The first rank of a host that is cut off is named, there it is rank 0; where that is rank 0's own host, any."""
-    unreachable = "did not arrive within 3 s (ddp_timeout); nothing reaches its host"
-    expected = {h: [f"rank {2 * culprit} {unreachable}"] for h in range(hosts)}
-    expected[culprit] = [f"rank {2 if culprit == 0 else 0} {unreachable}"]
+    expected = {h: [unreachable(culprit)] for h in range(hosts)}
+    expected[culprit] = [unreachable(1 if culprit == 0 else 0)]
     broken(hosts, lambda net: cut(net, culprit), expected)
 
 
@@ -96,6 +99,31 @@ def rendezvous():
             ends(c, time.monotonic(), {0: ["rank 4, 5 did not come"], 1: ["rank 0"]})
 
 
+def firewall():
+    """Only MASTER_PORT gets through: Gloo does not connect, and it is said what may be in the way."""
+    with Folder() as f, Hosts(2) as net:
+        binary = f.compile(JOB, "job")
+        net.blocked = lambda frame: (frame[12:14] == b"\x08\x00" and frame[23] == 6
+                                     and PORT.to_bytes(2, "big") not in (frame[34:36], frame[36:38]))
+        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
+            at = time.monotonic()
+            c.start()
+            text = ["opening Gloo at 10.77.0.1 (Connect timeout", "opening Gloo at 10.77.0.2 (Connect timeout"]
+            ends(c, at, {0: text, 1: text})
+            expect("does a firewall let any port through" in c.out(0), c.text())
+
+
+def link_local():
+    """Gloo cannot use fe80:: addresses; all ranks say what to do."""
+    with Folder() as f, Hosts(2, ipv6=True) as net:
+        binary = f.compile(JOB, "job")
+        net.address = lambda h: f"fe80::ff:fe00:{h + 1}%wire"
+        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
+            c.start()
+            text = ["Gloo cannot use the link-local address fe80::ff:fe00:"]
+            ends(c, time.monotonic(), {0: text, 1: text})
+
+
 def opening():
     """Host 1 is cut when its ranks have been admitted; then host 2 comes and the ranks begin to connect."""
     with Folder() as f, Hosts(3) as net:
@@ -112,16 +140,15 @@ def opening():
 
 def one_way(to_first):
     """Only what goes to host 0 is lost, or only what comes from it: neither side hears an answer."""
-    unreachable = "did not arrive within 3 s (ddp_timeout); nothing reaches its host"
     broken(2, lambda net: net.cut(int(to_first), int(not to_first), both=False),
-           {0: [f"rank 2 {unreachable}"], 1: [f"rank 0 {unreachable}"]})
+           {0: [unreachable(1)], 1: [unreachable(0)]})
 
 
 def between(ranks):
     """Hosts 1 and 2 do not reach each other any more, both reach host 0: nobody is silent."""
     a, b = ranks, 2 * ranks
-    texts = [f"nothing gets through between rank {x} on {{}} and rank {y} on {{}}" for x, y in ((a, b), (b, a))]
-    texts = [t.format(*[os.uname().nodename] * 2) for t in texts]
+    texts = [f"nothing gets through between rank {x} on host{x // ranks} and rank {y} on host{y // ranks}, though both"
+             for x, y in ((a, b), (b, a))]
     broken(3, lambda net: net.cut(1, 2), {0: texts, 1: texts, 2: texts}, ranks=ranks)
 
 
@@ -174,4 +201,5 @@ main(dict(training=training, training_first=lambda: training(culprit=0), trainin
           training_three_first=lambda: training(3, 0), interface_down=lambda: training(cut=interface),
           one_way_in=lambda: one_way(True), one_way_out=lambda: one_way(False), between=lambda: between(2),
           between_single=lambda: between(1), evaluation=evaluation, saving=saving, computing=computing, end=end,
-          never_reached=never_reached, rendezvous=rendezvous, opening=opening))
+          never_reached=never_reached, rendezvous=rendezvous, opening=opening,
+          firewall=firewall, link_local=link_local))

@@ -45,6 +45,7 @@ class Hosts:
         self.dead = set()  # (from, to): nothing gets through
         self.lost = 0
         self.last = time.monotonic()  # when a frame came
+        self.blocked = None  # whether a frame is thrown away
         self.watch = None  # called with (from, frame) for every frame
         self.chance = random.Random(1)
         self.lock = threading.Lock()
@@ -94,8 +95,9 @@ class Hosts:
         return f"fd77::{h + 1}" if self.ipv6 else f"10.77.0.{h + 1}"
 
     def on(self, h, args):
-        """The command that runs ARGS on host h."""
-        return ["ip", "netns", "exec", self.names[h], *args]
+        """The command that runs ARGS on host h, which is called host<h>."""
+        return ["ip", "netns", "exec", self.names[h], "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"',
+                f"host{h}", *args]
 
     # ---- what the network does ----
 
@@ -151,6 +153,8 @@ class Hosts:
         if self.watch:
             self.watch(source, frame)
         to = [h for h in range(self.n) if h != source and (group or frame[5] == h + 1)]
+        if self.blocked and self.blocked(frame):
+            return []
         with self.lock:
             to = [h for h in to if (source, h) not in self.dead]
         if self.loss and not group and self.chance.random() < self.loss:

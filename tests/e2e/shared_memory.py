@@ -1,0 +1,84 @@
+"""Shared memory where there is little or none of it, and what runs leave of it that are killed."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from ddptest import BUILD, Failure, Folder, children, expect, losses, main, must, read_log, run, same, wait_for
+
+JOB = "examples/digits/job.ddp"
+FLAGS = ["--max_steps", "20", "--eval_strategy", "no", "--logging_steps", "1", "--nproc-per-node", "2"]
+
+
+def apart(name, size="1m"):
+    """Runs the test of that name again with a network and a /dev/shm of its own, where all that is found is ours; true
+    in there."""
+    if os.environ.get("DDP_TEST_APART") == name:
+        return True
+    if subprocess.run(["unshare", "-m", "-n", "true"], stderr=subprocess.DEVNULL).returncode:
+        print("skipped: no namespaces here")
+        sys.exit(77)
+    script = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
+    r = run(["unshare", "-m", "-n", "sh", "-c", script, "sh", sys.executable, os.path.abspath(__file__), name], 100,
+            {"DDP_TEST_APART": name})
+    expect(r.code == 0, r.out)
+    return False
+
+
+def small():
+    """/dev/shm of 64 KiB, as some containers have it: nothing of ours goes there."""
+    if not apart("small", "64k"):
+        return
+    with Folder() as f:
+        r = must([f.compile(JOB, "digits"), "--output_dir", f.file("out"), *FLAGS])
+        expect("2 ranks (own launcher, shared memory)" in r.out, r.out)
+        expect(not os.listdir("/dev/shm"), f"in /dev/shm: {os.listdir('/dev/shm')}")
+
+
+def forbidden():
+    """No memfd_create: the ranks use Gloo, say so once, and compute the same bits."""
+    with Folder() as f:
+        binary = f.compile(JOB, "digits")
+        _, log = f.train(binary, "with", 1, FLAGS)  # FLAGS have the number of ranks
+        r = must([os.path.join(BUILD, "without_memfd"), binary, "--output_dir", f.file("without"), *FLAGS])
+        expect("2 ranks (own launcher, gloo)" in r.out, r.out)
+        expect(r.out.count("no shared memory on this host (memfd_create: Operation not permitted)") == 1, r.out)
+        same(losses(log), losses(read_log(f.file("without"))), 0, "without memfd_create")
+
+
+def left():
+    """Names in /dev/shm and abstract sockets."""
+    sockets = subprocess.run(["ss", "-xH"], stdout=subprocess.PIPE, text=True).stdout
+    return set(os.listdir("/dev/shm")) | {w for w in sockets.split() if w.startswith("@ddp-")}
+
+
+def killed():
+    """50 runs ended by kill -9 of a rank or of the launcher, at any moment from the start on."""
+    chance = random.Random(3)
+    if not apart("killed"):
+        return
+    with Folder() as f:
+        binary = f.compile(JOB, "digits")
+        for i in range(50):
+            p = subprocess.Popen([binary, "--nproc-per-node", "2", "--output_dir", f.file("out"), "--max_steps", "1000000",
+                                  "--eval_strategy", "no"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 start_new_session=True)
+            end = time.monotonic() + chance.uniform(0.0, 0.3)
+            while time.monotonic() < end:
+                time.sleep(0.001)
+            ranks = [pid for rank, pid in children(p.pid).items() if rank >= 0]
+            try:
+                os.kill(chance.choice(ranks + [p.pid]), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            try:
+                p.wait(10)
+            except subprocess.TimeoutExpired:
+                raise Failure(f"run {i} does not end")
+            wait_for(lambda: not children(p.pid), 5, f"the ranks of run {i}")
+            expect(not left(), f"run {i} leaves {left()}")
+
+
+main(dict(small=small, forbidden=forbidden, killed=killed))
