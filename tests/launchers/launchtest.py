@@ -109,3 +109,43 @@ def together(commands, limit=60, envs=None):
             raise Failure(f"still running after {limit} s: {' '.join(p.args)}\n{out}")
         results.append((p.returncode, out))
     return results
+
+
+ENDLESS = ["--max_steps", "1000000", "--eval_strategy", "no", "--logging_steps", "20", "--save_strategy", "no"]
+
+
+def stop_and_go(launcher, end, env=None, fails=True):
+    """A run under LAUNCHER that is asked to end in training, by end(process, its output so far), and a second one that
+    goes on from there: the state is that of a run that nobody stopped. fails: the launcher's exit code tells of it."""
+    with Folder() as f:
+        binary = f.compile(JOB, "digits")
+        program = launcher + [binary, "--output_dir", f.file("o"), "--resume_from_checkpoint", "true", *ENDLESS]
+        with open(f.file("out"), "w+") as out:
+            p = subprocess.Popen(program, stdout=out, stderr=out, env=dict(os.environ, **(env or {})),
+                                 start_new_session=True)
+            log = f.file("o/log.jsonl")
+
+            def text():
+                out.seek(0)
+                return out.read()
+
+            try:
+                wait_for(lambda: os.path.exists(log) and len(content(log).splitlines()) > 5, 60, "updates")
+                end(p, text())
+                code = p.wait(timeout=40)
+            except (Failure, subprocess.TimeoutExpired) as e:
+                raise Failure(f"{e}\n{text()}")
+            finally:
+                if p.poll() is None:
+                    os.killpg(p.pid, signal.SIGKILL)
+                    p.wait()
+            stopped = [int(x[11:]) for x in os.listdir(f.file("o")) if x.startswith("checkpoint-")]
+            expect((code != 0 or not fails) and "stopped by SIGTERM" in text() and len(stopped) == 1,
+                   f"exit {code}, {stopped}\n{text()}")
+        last = str(stopped[0] + 100)
+        r = run(program + ["--stop_at_update", last], env=env)
+        own = run([binary, "--output_dir", f.file("own"), "--nproc-per-node", "2", "--stop_at_update", last, *ENDLESS])
+        for part in ("model", "optimizer"):
+            a, b = (f.file(f"{x}/checkpoint-{last}/{part}.safetensors") for x in ("o", "own"))
+            expect(os.path.exists(a) and os.path.exists(b), f"{r.out}\n{own.out}")
+            expect(content(a) == content(b), f"{part}: other bits after update {last}")

@@ -2,7 +2,8 @@
 launcher that only speaks PMIx; failures."""
 import os
 
-from launchtest import AS_ROOT, RANK, Folder, Hosts, Skip, compare_all, expect, free_port, installed, main, run
+from launchtest import (AS_ROOT, RANK, Folder, Hosts, Skip, compare_all, expect, free_port, installed, main, run,
+                        stop_and_go)
 
 WITHOUT_SIZE = ["env", "-u", "OMPI_COMM_WORLD_RANK", "-u", "OMPI_COMM_WORLD_SIZE"]
 
@@ -64,6 +65,16 @@ def openmpi_killed():
     """A rank that is killed: the others say which, before mpirun ends them."""
     r = run([openmpi(), "--oversubscribe", "-np", "3", RANK, "do=loop", "kill=1@5", "timeout=60"], env=AS_ROOT)
     expect(r.code not in (0, 5) and "lost rank 1" in r.out and r.seconds < 10, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
+
+
+def openmpi_stopped():
+    """mpirun passes SIGTERM on and kills about a second later: enough for a checkpoint."""
+    stop_and_go([openmpi(), "--oversubscribe", "-np", "2"], lambda p, _: p.terminate(), AS_ROOT)
+
+
+def hydra_stopped():
+    """hydra itself calls it a good end, when its own is the first process to end."""
+    stop_and_go([hydra(), "-np", "2"], lambda p, _: p.terminate(), fails=False)
 
 
 def hydra_bits():

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from launchtest import (RANK, Folder, Hosts, Reference, Skip, compare_all, content, expect, installed, losses, main,
-                        read_log, run, same, together, wait_for)
+                        read_log, run, same, stop_and_go, together, wait_for)
 
 CONF = """ClusterName=ddptest
 SlurmctldHost={host}({first})
@@ -21,7 +21,7 @@ CredType=cred/none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 ReturnToService=2
-KillWait=2
+KillWait=10
 SlurmctldPidFile={folder}/ctld.pid
 StateSaveLocation={folder}/state
 SlurmdPidFile={folder}/%n.pid
@@ -213,6 +213,17 @@ def failed():
                     expect("lost rank 2" in r.out, f"{event}:\n{r.out}")
 
 
+def cancelled():
+    """scancel: the ranks have KillWait seconds."""
+    with Slurm() as slurm:
+        def cancel(_, out):
+            jobs = run(slurm.on(0, [installed("squeue"), "-h", "-o", "%i"]), env=slurm.env).out.split()
+            expect(len(jobs) == 1, f"{jobs}\n{out}")
+            run(slurm.on(0, [installed("scancel"), jobs[0]]), env=slurm.env)
+
+        stop_and_go(slurm.srun("-N1", "-n2"), cancel, slurm.env)
+
+
 def bits_on_two_nodes():
     """Two nodes with two ranks each: the losses of our own launcher on the same two hosts."""
     with Slurm() as slurm, Folder() as f:
@@ -234,4 +245,4 @@ def same_files(a, b):
 
 main(dict(one_node=one_node, two_nodes=two_nodes, address=address, busy_ports=busy_ports,
           batch_without_srun=batch_without_srun, own_launcher_in_a_step=own_launcher_in_a_step, failed=failed,
-          bits_on_two_nodes=bits_on_two_nodes))
+          bits_on_two_nodes=bits_on_two_nodes, cancelled=cancelled))
