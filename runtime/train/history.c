@@ -9,35 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Entries are kept as the text that they have in the file: a long run has many, and every checkpoint writes
+   all of them. */
 struct DdpHistory {
-  json_t *log; /* array of objects */
+  char *log; /* entries with ",\n" between them */
+  size_t size, room;
+  int64_t lines;
   char *best;
 };
 
 DdpError *ddp_history_open(DdpHistory **out) {
-  DdpHistory *h = calloc(1, sizeof *h);
-  *out = h;
-  if (!h || !(h->log = json_array())) return ddp_error(DDP_MEMORY, "out of memory");
-  return NULL;
+  *out = calloc(1, sizeof **out);
+  return *out ? NULL : ddp_error(DDP_MEMORY, "out of memory");
 }
 
 void ddp_history_close(DdpHistory *h) {
   if (!h) return;
-  json_decref(h->log);
+  free(h->log);
   free(h->best);
   free(h);
-}
-
-DdpError *ddp_history_add(DdpHistory *h, const char *line) {
-  json_error_t where;
-  json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, &where);
-  if (!entry) return ddp_error(DDP_FAILED, "a line of the log is no JSON: %s", where.text);
-  if (json_array_append_new(h->log, entry) != 0) return ddp_error(DDP_MEMORY, "out of memory");
-  return NULL;
-}
-
-int64_t ddp_history_lines(const DdpHistory *h) {
-  return (int64_t)json_array_size(h->log);
 }
 
 DdpError *ddp_history_set_best(DdpHistory *h, const char *folder) {
@@ -131,6 +121,49 @@ static void dump(FILE *out, const json_t *v, int indent) {
   }
 }
 
+/* Room for n more bytes and a zero; grows by doubling. */
+static DdpError *reserve(DdpHistory *h, size_t n) {
+  size_t room = h->room ? h->room : 4096;
+  while (room < h->size + n + 1) room *= 2;
+  char *grown = room > h->room ? realloc(h->log, room) : h->log;
+  if (!grown) return ddp_error(DDP_MEMORY, "out of memory");
+  h->log = grown;
+  h->room = room;
+  return NULL;
+}
+
+static DdpError *append(DdpHistory *h, const json_t *entry) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *out = open_memstream(&text, &n);
+  if (!out) return ddp_error(DDP_MEMORY, "out of memory");
+  fputs(h->lines ? ",\n    " : "    ", out);
+  dump(out, entry, 4);
+  bool written = ferror(out) == 0;
+  written = fclose(out) == 0 && written;
+  DdpError *error = written ? reserve(h, n) : ddp_error(DDP_MEMORY, "out of memory");
+  if (!error) {
+    memcpy(h->log + h->size, text, n + 1);
+    h->size += n;
+    h->lines++;
+  }
+  free(text);
+  return error;
+}
+
+DdpError *ddp_history_add(DdpHistory *h, const char *line) {
+  json_error_t where;
+  json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, &where);
+  if (!entry) return ddp_error(DDP_FAILED, "a line of the log is no JSON: %s", where.text);
+  DdpError *error = append(h, entry);
+  json_decref(entry);
+  return error;
+}
+
+int64_t ddp_history_lines(const DdpHistory *h) {
+  return h->lines;
+}
+
 /* What the Trainer's flow has decided when it saves: log and evaluation are done by then. It is not looked at
    again after the last save. */
 static json_t *control(const DdpTrainerState *s) {
@@ -143,16 +176,34 @@ static json_t *state_object(const DdpHistory *h, const DdpTrainerState *s) {
   json_t *metric = isfinite(s->best_metric) ? json_real(s->best_metric) : json_null();
   json_t *step = s->best_global_step >= 0 ? json_integer(s->best_global_step) : json_null();
   json_t *root = json_pack(
-      "{sososs?sfsIsIsbsbsbsOsIsIsIsIsIsosfsIsnsn}", "best_metric", metric, "best_global_step",
+      "{sososs?sfsIsIsbsbsbs[]sIsIsIsIsIsosfsIsnsn}", "best_metric", metric, "best_global_step",
       step, "best_model_checkpoint", h->best, "epoch", s->epoch, "eval_steps",
       (json_int_t)s->eval_steps, "global_step", (json_int_t)s->global_step, "is_hyper_param_search",
-      0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", h->log,
-      "logging_steps", (json_int_t)s->logging_steps, "max_steps", (json_int_t)s->max_steps,
-      "num_input_tokens_seen", (json_int_t)s->num_input_tokens_seen, "num_train_epochs",
-      (json_int_t)s->num_train_epochs, "save_steps", (json_int_t)s->save_steps,
-      "stateful_callbacks", control(s), "total_flos", 0.0, "train_batch_size",
-      (json_int_t)s->train_batch_size, "trial_name", "trial_params");
+      0, "is_local_process_zero", 1, "is_world_process_zero", 1, "log_history", "logging_steps",
+      (json_int_t)s->logging_steps, "max_steps", (json_int_t)s->max_steps, "num_input_tokens_seen",
+      (json_int_t)s->num_input_tokens_seen, "num_train_epochs", (json_int_t)s->num_train_epochs,
+      "save_steps", (json_int_t)s->save_steps, "stateful_callbacks", control(s), "total_flos", 0.0,
+      "train_batch_size", (json_int_t)s->train_batch_size, "trial_name", "trial_params");
   return root;
+}
+
+/* The object with the entries in its empty list. */
+static bool dump_state(FILE *out, const DdpHistory *h, const json_t *root) {
+  static const char list[] = "\"log_history\": [";
+  char *text = NULL;
+  size_t n = 0;
+  FILE *whole = open_memstream(&text, &n);
+  if (!whole) return false;
+  dump(whole, root, 0);
+  bool written = fclose(whole) == 0;
+  if (written) {
+    const char *rest = strstr(text, list) + sizeof list - 1;
+    fwrite(text, 1, (size_t)(rest - text), out);
+    if (h->lines) fprintf(out, "\n%s\n  ", h->log);
+    fprintf(out, "%s\n", rest);
+  }
+  free(text);
+  return written;
 }
 
 DdpError *ddp_history_text(const DdpHistory *h, const DdpTrainerState *s, char **text) {
@@ -161,9 +212,7 @@ DdpError *ddp_history_text(const DdpHistory *h, const DdpTrainerState *s, char *
   FILE *out = root ? open_memstream(text, &size) : NULL;
   bool written = false;
   if (out) {
-    dump(out, root, 0);
-    fputc('\n', out);
-    written = ferror(out) == 0;
+    written = dump_state(out, h, root) && ferror(out) == 0;
     written = fclose(out) == 0 && written;
   }
   json_decref(root);
@@ -184,8 +233,8 @@ DdpError *ddp_history_read(DdpHistory *h, const char *path) {
   json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
   if (!root && where.line < 0) return ddp_error(DDP_DATA, "%s: %s", path, where.text);
   if (!root) return ddp_error(DDP_DATA, "%s:%d:%d: %s", path, where.line, where.column, where.text);
-  json_t *log = json_object_get(root, "log_history"),
-         *best = json_object_get(root, "best_model_checkpoint");
+  const json_t *log = json_object_get(root, "log_history"),
+               *best = json_object_get(root, "best_model_checkpoint");
   DdpError *error = NULL;
   if (!json_is_array(log)) error = wrong(path, "log_history", "a list");
   for (size_t i = 0; !error && i < json_array_size(log); i++) {
@@ -195,10 +244,9 @@ DdpError *ddp_history_read(DdpHistory *h, const char *path) {
   if (!error && !json_is_string(best) && !json_is_null(best))
     error = wrong(path, "best_model_checkpoint", "a text or null");
   if (!error) error = ddp_history_set_best(h, json_string_value(best));
-  if (!error) {
-    json_decref(h->log);
-    h->log = json_incref(log);
-  }
+  if (!error) h->lines = (int64_t)(h->size = 0);
+  for (size_t i = 0; !error && i < json_array_size(log); i++)
+    error = append(h, json_array_get(log, i));
   json_decref(root);
   return error;
 }

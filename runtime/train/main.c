@@ -220,14 +220,12 @@ static DdpError *run_start(DdpRun *r) {
   DDP_TRY(run_seen_open(r));
   DDP_TRY(run_agree(r, run_ema_open(r), "taking memory for the average of the weights"));
   DDP_TRY(run_resume_load(r));
-  if (r->rank == 0) {
-    warn_of_precision(r);
-    banner(r);
-  }
+  if (r->rank == 0) warn_of_precision(r);
   DdpError *error = run_state_open(r);
   if (!error && r->rank == 0) error = report_open(&r->report, r);
   if (!error && r->rank == 0) error = ddp_checkpoint_sweep(r->output); /* the log is locked */
   DDP_TRY(run_agree(r, error, "opening the log"));
+  if (r->rank == 0) banner(r);
   DDP_TRY(run_nodes_open(r));
   DDP_TRY(run_trace_open(r));
   if (measure) r->resident[1] = run_resident();
