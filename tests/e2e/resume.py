@@ -108,7 +108,8 @@ def same_from(f, binary, straight, flags, update, last, ranks=1):
     out = copied(f, straight, update, "resumed")
     r = start(binary, out, flags + ["--resume_from_checkpoint", "true"], ranks)
     expect(r.code == 0 and f"checkpoint-{update}: update {update} of {last}" in r.out, r.out)
-    equal(os.path.join(straight, f"checkpoint-{last}"), os.path.join(out, f"checkpoint-{last}"))
+    average = ("ema.safetensors",) if "--ema_decay" in flags else ()
+    equal(os.path.join(straight, f"checkpoint-{last}"), os.path.join(out, f"checkpoint-{last}"), STATE + average)
     expect(told(straight, last) == told(out, last), f"from update {update}: other JSON files in the checkpoint")
     equal(straight, out, STATE[:1])
     expect(numbers(straight, update) == numbers(out, update), f"from update {update}: other lines in the log")
@@ -390,6 +391,9 @@ TESTS = {
     "normalised": kind(flags=["--gradient_accumulation_steps", "2"]),
     "one_rank": kind(ranks=1),
     "four_ranks": kind(ranks=4, updates=(39,), flags=["--sharding", "accelerate"]),
+    "epochs": kind(flags=["--max_steps", "-1", "--num_train_epochs", "2.5", "--ema_decay", "0.9", "--comm_hook",
+                          "bf16_compress"] + [f"--{what}_strategy=epoch" for what in ("logging", "eval", "save")],
+                   updates=(88, 176), last=220),
     "gloo": kind(updates=(52,), flags=["--intra_node", "backend"]),
     "tied": kind(model=TIED),
     "recurrent": kind(model=RECURRENT),
