@@ -94,6 +94,17 @@ def read_log(folder):
         return [json.loads(line) for line in f]
 
 
+def collectives(trace):
+    """{(rank, name): how often} of a time line that --profile wrote."""
+    count = {}
+    with open(trace) as f:
+        for e in json.load(f)["traceEvents"]:
+            if e.get("cat") == "collective":
+                key = e["pid"], e["name"]
+                count[key] = count.get(key, 0) + 1
+    return count
+
+
 def losses(log):
     return [r["loss"] for r in log if "loss" in r]
 

@@ -17,7 +17,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "reports"))
-from ddptest import DDPC, ROOT, Failure, Folder, expect, main, must  # noqa: E402
+from ddptest import DDPC, ROOT, Folder, collectives, expect, main, must  # noqa: E402
 from matrix import near  # noqa: E402
 from reports import tensors  # noqa: E402
 
@@ -150,8 +150,11 @@ def torch_says(kind, accumulate, start):
 # ---------- ddpc
 
 def trained(f, binary, accumulate):
-    _, log = f.train(binary, "out", 2, ["--gradient_accumulation_steps", str(accumulate)])
-    return dict(losses=[r["loss"] for r in log if "loss" in r], norms=[r["grad_norm"] for r in log if "grad_norm" in r],
+    _, log = f.train(binary, "out", 2, ["--gradient_accumulation_steps", str(accumulate), "--profile", f.file("trace.json")])
+    sent = collectives(f.file("trace.json"))
+    for number in range(2):  # one bucket, whatever the micro-batches
+        expect(sent.get((number, "bucket 0")) == STEPS, f"rank {number}: {sent}")
+    return dict(sent=sent, losses=[r["loss"] for r in log if "loss" in r], norms=[r["grad_norm"] for r in log if "grad_norm" in r],
                 after=tensors(f.file("out/model.safetensors"))[0])
 
 
@@ -191,6 +194,7 @@ def row_50_combinations():
             first = first or (got, buckets)
             same = found.setdefault(accumulate, got)
             expect(got == same, f"{(find, again, accumulate)}: other bits than without")
+            expect(got["sent"] == first[0]["sent"], f"{(find, again, accumulate)}: {got['sent']}")
             for key in ("losses", "norms"):
                 near(f"{(find, again, accumulate)}: {key}", got[key], first[0][key])
             for name, values in first[0]["after"].items():

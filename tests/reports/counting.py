@@ -3,7 +3,7 @@ worked out on paper. The number in front of a test is its row in the log of publ
 import math
 import os
 
-from reports import Folder, Job, expect, logged, main, near, read_log, run, weights
+from reports import Folder, Job, collectives, expect, logged, main, near, read_log, run, weights
 
 ONE = (0, 1, 0, 1)  # c, x, y, n: moves w by 1
 
@@ -181,6 +181,12 @@ def row_58_one_reduction_per_window():
         job.data(train=[(0, 2 ** k, 0, 1) for k in range(10)])
         log, out = job.train("--gradient_accumulation_steps 3", 2)  # 5 micro-batches a rank: windows of 3 and 2
         near(logged(log, "grad_norm"), [63 / 6, 960 / 4], "windows of 3 and 2 micro-batches")
+        trace = f.file("trace.json")
+        for accumulate in (1, 2, 3, 7):
+            log, _ = job.train(f"--gradient_accumulation_steps {accumulate} --check_ranks 1 --profile {trace}", 2)
+            for rank in range(2):
+                sent, updates = collectives(trace).get((rank, "bucket 0")), math.ceil(5 / accumulate)
+                expect(sent == updates, f"rank {rank}: {sent} all-reduces in {updates} updates of {accumulate}")
 
 
 def row_72_meaning_of_batch():

@@ -9,7 +9,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 
-from ddptest import DDPC, Failure, Folder, expect, main, must, read_log, run  # noqa: E402,F401
+from ddptest import DDPC, Failure, Folder, collectives, expect, main, must, read_log, run  # noqa: E402,F401
 
 FORMATS = {"F32": ("f", 4), "F64": ("d", 8), "I64": ("q", 8)}
 
