@@ -326,7 +326,7 @@ def other_work():
             wait_for(lambda: opens(s.p.pid, result + ".tmp"), 30, "the result to be written")
             os.kill(s.p.pid, signal.SIGTERM)
             code = s.end(5)
-            expect(code == STOPPED and "predicting" in s.text(), f"exit code {code}\n{s.text()}")
+            expect(code == STOPPED and "prediction" in s.text(), f"exit code {code}\n{s.text()}")
             expect(not os.path.exists(result), "there is a result")
 
 
