@@ -7,6 +7,7 @@ typedef struct DdpFanOut { /* start that many ranks here */
   int per_node;            /* 0: no, this process is a rank */
   int min_per_node;        /* a restart may go on with fewer, down to this */
   int max_restarts;
+  int shutdown; /* seconds from a signal until ranks are killed; 0: the default */
   int nodes, node_rank;
   const char *master_addr; /* NULL: one host */
   int master_port;

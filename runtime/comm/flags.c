@@ -15,6 +15,7 @@ const char ddp_launch_help[] =
     "  --master-port PORT    its port (default 29500)\n"
     "  --max-restarts R      start failed ranks again, up to R times, from the newest checkpoint\n"
     "  --min-nproc-per-node M  a restart leaves out lost ranks, down to M\n"
+    "  --shutdown-timeout S  seconds from a signal until ranks are killed (default 30)\n"
     "Without them the ranks come from torchrun, mpirun, srun or another launcher's environment;\n"
     "without one of those either, the job runs on one rank.\n";
 
@@ -50,11 +51,12 @@ enum {
   FLAG_PORT,
   FLAG_RESTARTS,
   FLAG_LEAST,
+  FLAG_SHUTDOWN,
   FLAG_COUNT
 };
 static const char *const flag_names[FLAG_COUNT] = {
-    "nproc-per-node", "nnodes",       "node-rank",         "master-addr",
-    "master-port",    "max-restarts", "min-nproc-per-node"};
+    "nproc-per-node", "nnodes",       "node-rank",          "master-addr",
+    "master-port",    "max-restarts", "min-nproc-per-node", "shutdown-timeout"};
 
 /* Number of the flag that argument spells, -1 if none; *value: text after "=" or NULL. */
 static int flag_of(const char *argument, const char **value) {
@@ -94,6 +96,8 @@ static DdpError *fan_out_of(const char *const values[FLAG_COUNT], DdpFanOut *out
   out->min_per_node = out->per_node;
   DDP_TRY(number_flag(FLAG_RESTARTS, values[FLAG_RESTARTS], 0, 1000000, &out->max_restarts));
   DDP_TRY(number_flag(FLAG_LEAST, values[FLAG_LEAST], 1, out->per_node, &out->min_per_node));
+  out->shutdown = 30;
+  DDP_TRY(number_flag(FLAG_SHUTDOWN, values[FLAG_SHUTDOWN], 1, 1000000, &out->shutdown));
   if (values[FLAG_LEAST] && !out->max_restarts)
     return ddp_error(DDP_USAGE, "--min-nproc-per-node has no effect without --max-restarts");
   if (out->nodes == 1) return NULL;

@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 /* Seconds. After a failure the others get a moment to say what they saw, then are ended. An
-   interrupted job may take the time to save that torchrun and Slurm give as well. */
-static const double own_end = 1.0, term_to_kill = 2.0, interrupted_to_kill = 30.0;
+   interrupted job may take the time to save that torchrun and Slurm give as well, or
+   --shutdown-timeout. */
+static const double own_end = 1.0, term_to_kill = 2.0, shutdown = 30.0;
 
 static DdpLaunchHooks hooks;
 
@@ -50,6 +51,10 @@ typedef struct Job {
   int stopped;             /* local index of a rank found stopped, -1: none */
   bool killed;
 } Job;
+
+static double shutdown_of(const Job *j) {
+  return j->fan->shutdown ? (double)j->fan->shutdown : shutdown;
+}
 
 static bool status_failed(int status) {
   return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
@@ -113,7 +118,7 @@ static void describe(const Job *j, int status, char *out, size_t size) {
 static void on_exit_of(Job *j, int i, int status) {
   j->children[i] = (Child){.status = status};
   j->alive--;
-  if (status_stopped(status) && j->kill_at <= 0) j->kill_at = ddp_clock() + interrupted_to_kill;
+  if (status_stopped(status) && j->kill_at <= 0) j->kill_at = ddp_clock() + shutdown_of(j);
   if (!status_failed(status) || status_stopped(status) || j->signal) return;
   j->lost += !status_victim(status) && j->term_at <= 0;
   if (j->culprit < 0 ||
@@ -172,7 +177,7 @@ static void on_signal(Job *j, const struct signalfd_siginfo *s) {
   } else {
     signal_all(j, j->signal ? SIGKILL : number); /* asked twice: at once */
     signal_all(j, SIGCONT);
-    if (j->kill_at <= 0) j->kill_at = ddp_clock() + interrupted_to_kill;
+    if (j->kill_at <= 0) j->kill_at = ddp_clock() + shutdown_of(j);
     j->signal = number;
   }
 }

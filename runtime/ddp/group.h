@@ -25,7 +25,7 @@ int ddp_group_rank(const DdpGroup *g);
 int ddp_group_world(const DdpGroup *g);
 const char *ddp_group_path(const DdpGroup *g); /* "shared memory", "gloo", "shared memory + gloo" */
 bool ddp_group_one_host(const DdpGroup *g);
-DdpFlight *ddp_group_flight(DdpGroup *g);      /* the group's own; every collective is in it */
+DdpFlight *ddp_group_flight(DdpGroup *g); /* the group's own; every collective is in it */
 
 /* Memory in which all-reduce works in place (gradient arena), zeroed. Collective. The group's:
    close takes it back. */

@@ -127,23 +127,29 @@ def free_port():
         return s.getsockname()[1]
 
 
+class Hosts:
+    """Launchers with two ranks each on what they take for two hosts, in folders of their own."""
+
+    def __init__(self, f, binary, out, env=None, flags=()):
+        self.f, self.env = f, env
+        self.base = [binary, "--nproc-per-node", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port",
+                     str(free_port()), *flags]
+        self.out = [out, f.file("other")]
+
+    def start(self, k, name):
+        os.mkdir(self.f.file(name))
+        console = type("At", (), dict(file=lambda _, x: os.path.join(self.f.file(name), x)))()
+        return Started(console, [*self.base, "--node-rank", str(k), "--output_dir", self.out[k]], env=self.env)
+
+
 def hosts():
-    """Two launchers with two ranks each: a rank of the second one dies, both start theirs again, and the bytes are
-    those of a run without that."""
+    """A rank of the second launcher dies twice, both start theirs again each time, and the bytes are those of a run
+    without that."""
     with Folder() as f:
         binary = f.compile(JOB, "fault")
-        whole = straight(f, binary, 4)
-        out, port = f.file("out"), str(free_port())
-        os.mkdir(f.file("a")), os.mkdir(f.file("b"))
-
-        def launcher(k):
-            class At:
-                def file(self, name):
-                    return os.path.join(f.file("ab"[k]), name)
-            return Started(At(), [binary, "--output_dir", out if k == 0 else f.file("other"), "--nproc-per-node", "2",
-                                  "--nnodes", "2", "--node-rank", str(k), "--master-addr", "127.0.0.1", "--master-port",
-                                  port, "--max-restarts", "3", *STEPS], env=fault("null", 3, 13))
-        with launcher(0) as a, launcher(1) as b:
+        whole, out = straight(f, binary, 4), f.file("out")
+        both = Hosts(f, binary, out, fault("null", 3, 13), ["--max-restarts", "3", *STEPS])
+        with both.start(0, "a") as a, both.start(1, "b") as b:
             codes = a.end(60), b.end(60)
             text = a.text() + b.text()
             expect(codes == (0, 0), f"exit codes {codes}\n{text}")
@@ -151,10 +157,40 @@ def hosts():
                 expect("restart 2 of 3, with 2 ranks" in s.text() and "restart 3" not in s.text(), text)
         expect("resumed from" in text and "checkpoint-20:" in text, text)
         equal(whole, out, STATE[:1])
-        r = run([binary, "--nproc-per-node", "2", "--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1",
-                 "--max-restarts", "1", "--min-nproc-per-node", "1"])
+        r = run([*both.base, "--node-rank", "0", "--min-nproc-per-node", "1"])
         expect(r.code == 2 and "not supported yet" in r.out, r.out)
 
 
+def host_comes_back():
+    """The second launcher is killed. The first one starts its ranks again, which wait; when the second is started
+    again they go on together from the newest checkpoint. If it does not come, the missing ranks are named."""
+    flags = ["--max_steps", "1000000", "--max-restarts", "1", "--save_steps", "200"]
+    with Folder() as f:
+        binary = f.compile(JOB, "fault")
+        out = f.file("out")
+        both = Hosts(f, binary, out, flags=flags)
+        with both.start(0, "a") as a, both.start(1, "b") as b:
+            wait_for(lambda: os.path.isdir(out) and checkpoints(out), 30, "a checkpoint")
+            os.kill(b.p.pid, signal.SIGKILL)
+            wait_for(lambda: "restart 1 of 1, with 2 ranks" in a.text(), 20, "the restart")
+            b.p.wait()
+            with both.start(1, "c") as c:
+                wait_for(lambda: "resumed from" in a.text(), 30, "both to go on")
+                saved = checkpoints(out)[-1]
+                wait_for(lambda: checkpoints(out)[-1] > saved, 30, "another checkpoint")
+                os.kill(c.p.pid, signal.SIGTERM)
+                codes = a.end(20), c.end(20)
+                expect(codes == (9, 9), f"exit codes {codes}\n{a.text()}{c.text()}")
+        both = Hosts(f, binary, f.file("out2"), flags=[*flags, "--ddp_timeout", "4"])
+        with both.start(0, "d") as a, both.start(1, "e") as b:
+            wait_for(lambda: os.path.isdir(f.file("out2")) and checkpoints(f.file("out2")), 30, "a checkpoint")
+            os.kill(b.p.pid, signal.SIGKILL)
+            code = a.end(20)
+            text = a.text()
+            expect(code in (4, 5) and "none is left (--max-restarts 1)" in text, f"exit code {code}\n{text}")
+            expect("2, 3" in text[text.index("restart 1 of 1"):], f"the missing ranks are not named:\n{text}")
+
+
 if __name__ == "__main__":
-    main(dict(same_bits=same_bits, used_up=used_up, not_again=not_again, fewer=fewer, old_ones=old_ones, hosts=hosts))
+    main(dict(same_bits=same_bits, used_up=used_up, not_again=not_again, fewer=fewer, old_ones=old_ones, hosts=hosts,
+              host_comes_back=host_comes_back))

@@ -330,6 +330,25 @@ def other_work():
             expect(not os.path.exists(result), "there is a result")
 
 
+def shutdown_timeout():
+    """A save that takes longer than --shutdown-timeout: the ranks are killed, and the launcher says so."""
+    with Folder() as f:
+        binary = f.compile(JOB, "digits")
+        out = f.file("out")
+        os.mkdir(out)
+        pipe = os.path.join(out, "model.safetensors.tmp")
+        os.mkfifo(pipe)
+        with Started(f, [binary, "--output_dir", out, "--max_steps", "3", *SHORT, "--eval_strategy", "no",
+                         "--nproc-per-node", "2", "--shutdown-timeout", "2"]) as s:
+            wait_for(lambda: any(opens(p, pipe) for p in children(s.p.pid).values()), 30, "the last save")
+            begin = time.monotonic()
+            os.kill(s.p.pid, signal.SIGTERM)
+            code = s.end(10)
+            took = time.monotonic() - begin
+            expect(code == 137 and "did not end; killing it" in s.text(), f"exit code {code}\n{s.text()}")
+            expect(2 <= took < 6, f"{took:.1f} s")
+
+
 def unread():
     """Nobody reads what the run prints (mpirun stops reading when it ends a job): it waits for a reader, but not
     when it is asked to end."""
@@ -372,4 +391,4 @@ def same_runs(straight, out, updates):
 if __name__ == "__main__":
     main(dict(training=training, evaluation=evaluation, starting=starting, ending=ending, twice=twice, at_update=at_update, pieces=pieces,
               given_up=given_up, torchrun=torchrun, mpirun=mpirun, other_work=other_work,
-              unread=unread))
+              unread=unread, shutdown_timeout=shutdown_timeout))
