@@ -50,6 +50,25 @@ def pmix_bits():
                 AS_ROOT)
 
 
+def pmix_missing():
+    """libpmix knows no deadline: the program does."""
+    with Folder() as f:
+        script = f.file("script")
+        with open(script, "w") as file:  # as if on several hosts: then PMIx has to carry the address
+            file.write("#!/bin/sh\nunset OMPI_COMM_WORLD_LOCAL_SIZE\n[ $PMIX_RANK = 1 ] && exec sleep 30\n"
+                       f"exec {RANK} do=reduce timeout=2\n")
+        os.chmod(script, 0o755)
+        r = run([openmpi(), "--oversubscribe", "-np", "3", script], env=AS_ROOT, limit=40)
+        expect(r.code == 5 and "not all ranks came to the launcher's PMIx server within 2 s" in r.out and
+               r.seconds < 15, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
+
+
+def pmix_without_server():
+    """Variables that a shell inherited from a launcher that is gone."""
+    r = run([RANK, "do=reduce"], env=dict(PMIX_RANK="0", PMIX_NAMESPACE="x"), limit=30)
+    expect(r.code == 2 and "PMIx" in r.out and r.seconds < 15, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
+
+
 def openmpi_two_hosts():
     """No address is given: libpmix carries rank 0's."""
     mpirun = openmpi()
