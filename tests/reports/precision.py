@@ -1,6 +1,6 @@
 """bf16 and fp16: master weights, the scale of the loss and what a skipped update leaves alone: precision.ddp
 against numbers worked out on paper. The number in front of a test is its row (README.md)."""
-from reports import Folder, Job, expect, logged, main, near, weights
+from reports import Folder, Job, expect, logged, main, near, read_log, weights
 
 
 def probe(f, values):
@@ -38,6 +38,19 @@ def row_56_one_rank_overflows():
         log, out = job.train("--train_sampling_strategy sequential", ranks=2, fp16="true")
         near(logged(log, "skipped_updates"), [1] * 12, "the first update is skipped on both ranks")
         near(weights(out)["w"], 1 - 11 * 0.001, "as often as both ranks stepped")
+
+
+def row_20_a_scale_that_is_too_large_is_no_fault():
+    """on_nan = skip changes nothing of what fp16 does, and says nothing about it."""
+    with Folder() as f:
+        job = probe(f, [1] * 8)
+        how = dict(ranks=2, fp16="true", FACTOR="20.0")
+        want, _ = job.train(**how)
+        r, out = job.start("--on_nan skip", **how)
+        expect(r.code == 0 and "is skipped" not in r.out, r.out)
+        got = read_log(out)
+        for key in ("loss", "loss_scale", "skipped_updates", "learning_rate"):
+            expect(logged(got, key) == logged(want, key), f"{key}: {logged(got, key)}")
 
 
 def row_56_too_many_skips():
