@@ -96,6 +96,7 @@ typedef struct DdpRun {
   int32_t metric;  /* the one of metric_for_best_model */
   bool seeks_best; /* evaluations are compared by it */
   double last_lr, last_norm;
+  bool probed;    /* with on_nan = ignore: what is not finite has been shown */
   bool want_norm; /* somebody will read last_norm, or gradients are clipped */
   DdpReport *report;
   bool writes;         /* weights and checkpoints: rank 0, with save_on_each_node others too */

@@ -162,6 +162,13 @@ static DdpError *leave_out(DdpRun *r, double local_loss, double loss, double nor
   return NULL;
 }
 
+/* The run goes on; what comes after the first time says nothing more. */
+static void look_once(DdpRun *r) {
+  if (r->probed || !run_debugs(r, "underflow_overflow")) return;
+  r->probed = true;
+  if (r->rank == 0) run_probe(r);
+}
+
 static void clip(DdpRun *r, float norm) {
   if (!(r->set->max_grad_norm > 0)) return;
   float c = ddp_norm_coefficient(norm, r->set->max_grad_norm);
@@ -222,6 +229,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   if (!out->finite && strcmp(r->set->on_nan, "ignore") != 0) {
     return not_finite(r, local_loss, out->loss, (double)norm);
   }
+  if (!out->finite) look_once(r);
   clip(r, norm);
   ddp_timing_lap(&r->timing, DDP_PART_norm);
   if (!r->steps_early) step_all(r, factor);

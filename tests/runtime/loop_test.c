@@ -274,6 +274,9 @@ static void what_overflows(void **state) {
                  "weights and gradients of update 2");
   if (!strstr(text, "  0.00e+00  1.00e+00  w weight\n")) fail_msg("%s", text);
   if (!strstr(text, "3.00e+38  w gradient")) fail_msg("%s", text);
+  run("PROBE_BATCH=1", 2, "--debug underflow_overflow --on_nan ignore");
+  const char *told = strstr(text, "weights and gradients of update 2");
+  if (!told || strstr(told, "weights and gradients of update 3")) fail_msg("%s", text);
   expect_failure("", 1, "--debug underflow", DDP_USAGE, "expected one of underflow_overflow");
   expect_failure("", 1, "--debug underflow_overflow,tpu_metrics_debug", DDP_USAGE,
                  "debug = tpu_metrics_debug is not supported yet");
