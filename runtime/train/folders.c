@@ -69,6 +69,15 @@ static DdpError *skip(char **skipped, int64_t update, const DdpError *why) {
   return NULL;
 }
 
+static DdpError *verify_state(const char *folder, bool whole) {
+  DdpManifest m;
+  DDP_TRY(ddp_checkpoint_verify(folder, whole, &m));
+  DdpError *error =
+      m.complete_state ? NULL : ddp_error(DDP_DATA, "it holds weights only (save_only_model)");
+  ddp_manifest_free(&m);
+  return error;
+}
+
 DdpError *ddp_checkpoint_newest(const char *output, bool whole, char **folder, char **skipped) {
   int64_t *numbers = NULL;
   int n = 0;
@@ -76,7 +85,7 @@ DdpError *ddp_checkpoint_newest(const char *output, bool whole, char **folder, c
   DdpError *error = ddp_checkpoint_list(output, &numbers, &n);
   for (int i = 0; i < n && !error; i++) {
     char *path = path_of(output, "", numbers[i], "");
-    DdpError *why = path ? ddp_checkpoint_verify(path, whole, NULL) : no_memory();
+    DdpError *why = path ? verify_state(path, whole) : no_memory();
     if (!why) {
       *folder = path;
       break;

@@ -46,8 +46,8 @@ void ddp_manifest_free(DdpManifest *m);
 /* Is this a complete checkpoint? Sizes, or with `whole` the checksums of all files too. `out` (may be NULL)
    gets the manifest, to be freed. */
 DdpError *ddp_checkpoint_verify(const char *folder, bool whole, DdpManifest *out);
-/* The checkpoint of `output` with the highest number that passes ddp_checkpoint_verify. *folder: NULL if
-   there is none. *skipped: one line "\n  NAME: why" for each that was passed over, or NULL. Both to be
+/* The checkpoint of `output` with the highest number that passes ddp_checkpoint_verify and holds more than
+   weights. *folder: NULL if there is none. *skipped: one line "\n  NAME: why" for each that was passed over, or NULL. Both to be
    freed. */
 DdpError *ddp_checkpoint_newest(const char *output, bool whole, char **folder, char **skipped);
 /* Numbers of the folders checkpoint-N of `output`, complete or not, highest first; to be freed. None if the

@@ -14,6 +14,7 @@ struct RunSaver {
   RunImage image;
   char *copy; /* of the arenas; kept, so that the next save takes no memory */
   int64_t copy_bytes;
+  double copying;     /* seconds that the last one took */
   bool refused, busy; /* refused: there was no room for a copy */
   pthread_t thread;
   atomic_bool failed;
@@ -25,6 +26,18 @@ static DdpError *no_memory(void) {
 }
 
 /* ---------- one folder ---------- */
+
+static int64_t rounded(int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+static int64_t bytes_of(const RunImage *image) {
+  int64_t bytes = 0;
+  for (int i = 0; i < image->n_parts; i++) {
+    for (int k = 0; k < image->parts[i].n; k++) bytes += rounded(image->parts[i].at[k].bytes);
+  }
+  return bytes;
+}
 
 static DdpError *write_parts(const RunSaver *s, const RunParts *parts, const char *folder) {
   char *path = ddp_file_join(folder, run_parts_file(parts->of));
@@ -55,7 +68,8 @@ static DdpError *write_image(RunSaver *s) {
   free(partial);
   if (!error) error = ddp_checkpoint_rotate(s->output, &s->image.keep); /* only now */
   if (!error)
-    ddp_log(DDP_LOG_debug, "checkpoint-%lld written in %.3f s", (long long)update,
+    ddp_log(DDP_LOG_debug, "checkpoint-%lld: %.1f MiB copied in %.3f s, written in %.3f s",
+            (long long)update, (double)bytes_of(&s->image) / 1048576, s->copying,
             ddp_clock() - begun);
   return error;
 }
@@ -68,18 +82,6 @@ static void *write_apart(void *saver) {
 }
 
 /* ---------- the copy ---------- */
-
-static int64_t rounded(int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
-static int64_t bytes_of(const RunImage *image) {
-  int64_t bytes = 0;
-  for (int i = 0; i < image->n_parts; i++) {
-    for (int k = 0; k < image->parts[i].n; k++) bytes += rounded(image->parts[i].at[k].bytes);
-  }
-  return bytes;
-}
 
 /* Memory for the copy, once for all saves: they are of equal size. */
 static bool copy_open(RunSaver *s, int64_t bytes) {
@@ -142,7 +144,9 @@ DdpError *run_saver_start(DdpRun *r, const RunImage *image) {
   s->image = own;
   s->image.manifest.settings = s->image.settings;
   if (r->set->async_save == 1 && copy_open(s, bytes_of(&own))) {
+    double begun = ddp_clock();
     copy_take(s);
+    s->copying = ddp_clock() - begun;
     s->busy = pthread_create(&s->thread, NULL, write_apart, s) == 0;
   }
   if (s->busy) return NULL;

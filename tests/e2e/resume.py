@@ -318,8 +318,11 @@ def other_job():
         expect(r.code == 0, r.out)
         files = os.listdir(f.file("only/checkpoint-10"))
         expect("model.safetensors" in files and "optimizer.safetensors" not in files, f"{files}")
-        r = start(f.file("train"), f.file("only"), flags + ["--save_only_model", "--resume_from_checkpoint", "true"])
+        more = flags + ["--save_only_model", "--resume_from_checkpoint"]
+        r = start(f.file("train"), f.file("only"), more + [f.file("only/checkpoint-10")])
         expect(r.code == 3 and "save_only_model" in r.out and "--init-from" in r.out, r.out)
+        r = start(f.file("train"), f.file("only"), more + ["true"])
+        expect(r.code == 0 and "checkpoint-20: it holds weights only" in r.out and "from the beginning" in r.out, r.out)
 
 
 def skip():
@@ -383,6 +386,17 @@ def folders():
         expect(sum("rename" in line and ".partial" in line for line in lines) >= 200, "no renames were seen")
         others = [line for line in lines if "<ddp rank 0>" not in line.split("(")[0]]
         expect(not others, f"{others[:3]}")
+        # One takes the place of another, also on a file system that cannot exchange two folders.
+        for seed, fault in ("1", []), ("2", ["-e", "inject=renameat2:error=EINVAL"]):
+            flags = ["--max_steps", "3", "--warmup_steps", "0", "--save_steps", "1", "--eval_strategy", "no", "--seed", seed]
+            r = run(["strace", "-f", "-e", "trace=renameat2,rename"] + fault + ["-o", trace, binary, "--output_dir", out] +
+                    flags, limit=60)
+            expect(r.code == 0 and not any(n.startswith(".") for n in os.listdir(out)), r.out)
+            with open(trace) as file:
+                text = file.read()
+            expect("INJECTED" in text and "checkpoint-3.old" in text if fault else "RENAME_EXCHANGE) = 0" in text, text)
+            r = start(binary, f.file("on"), flags + ["--resume_from_checkpoint", os.path.join(out, "checkpoint-2")])
+            expect(r.code == 0, r.out)
 
 
 TESTS = {

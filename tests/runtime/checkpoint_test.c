@@ -35,6 +35,7 @@ static void save(int64_t update, const char *weights) {
   DdpManifest m = {.format = DDP_CHECKPOINT_FORMAT,
                    .update = update,
                    .world = 2,
+                   .complete_state = strcmp(weights, "only") != 0,
                    .data_hash = 0xfedcba9876543210,
                    .job = "a \"job\".ddp",
                    .settings = settings,
@@ -119,6 +120,8 @@ static void newest_is_found(void **state) {
        *n; n++)
     assert_int_equal(mkdir(at(*n), 0777), 0);
   newest("checkpoint-10", NULL);
+  save(11, "only");
+  newest("checkpoint-10", "\n  checkpoint-11: it holds weights only");
   put("checkpoint-10/model.safetensors", "ten!");
   newest("checkpoint-9", "\n  checkpoint-10: ");
   unlink(at("checkpoint-9/manifest.json"));
