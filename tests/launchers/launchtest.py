@@ -12,7 +12,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("e2e", "net"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), folder))
 
-from ddptest import BUILD, Failure, Folder, Skip, expect, losses, main, must, read_log, run, same, wait_for  # noqa: E402,F401
+from ddptest import (BUILD, Failure, Folder, Skip, expect, losses, main, must, read_log, run, same,  # noqa: E402,F401
+                     wait_for)
 from hosts import Hosts  # noqa: E402,F401
 
 JOB = "examples/digits/job.ddp"

@@ -154,8 +154,9 @@ def busy_ports():
         job = int(r.out.split(".")[0]) + 1  # the next one's number
         first, second = (candidate(f"slurm-{job}.0", i) for i in (0, 1))
         silent = subprocess.Popen(slurm.on(0, ["python3", "-c", "import socket, time\n"
-                                                     f"s = socket.create_server(('', {first}))\n"
-                                                     "print('up', flush=True)\ntime.sleep(60)"]), stdout=subprocess.PIPE)
+                                               f"s = socket.create_server(('', {first}))\n"
+                                               "print('up', flush=True)\ntime.sleep(60)"]),
+                                  stdout=subprocess.PIPE)
         other = subprocess.Popen(slurm.on(0, [RANK, "timeout=60"]), stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL,
                                  env=dict(os.environ, RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",

@@ -3,13 +3,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 
-from launchtest import (AS_ROOT, FLAGS, JOB, RANK, Failure, Folder, Reference, compare_all, content, expect, free_port, installed, main,
-                        of_torch, read_log, run, stop_and_go, together, wait_for)
+from launchtest import (AS_ROOT, FLAGS, JOB, RANK, Failure, Folder, Hosts, Reference, compare_all, content, expect,
+                        free_port, installed, main, of_torch, read_log, run, stop_and_go, together, wait_for)
 
-TORCH = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 SAYS = "torchrun, shared memory"
 
 
@@ -55,6 +55,28 @@ def torchrun_two_agents():
                 return type("Result", (), {"out": "".join(out for _, out in results)})
 
             reference.compare(f"two agents, {name}", None, 4, 1, SAYS, start=start)
+
+
+def torchrun_two_hosts():
+    """The first host's name leads that host to itself only (127.0.1.1, as Debian writes it), the other to an address."""
+    with Folder() as f, Hosts(2) as hosts:
+        def on(h, args):
+            with open(f.file(f"hosts{h}"), "w") as file:
+                own = hosts.address(1) if h else "127.0.1.1"
+                file.write(f"127.0.0.1 localhost\n{own} {socket.gethostname()}\n"
+                           f"{hosts.address(0) if h else own} host0\n")
+            return ["nsenter", f"--net=/run/netns/{hosts.names[h]}", "unshare", "-m", "sh", "-c",
+                    f"mount --bind {f.file(f'hosts{h}')} /etc/hosts && exec \"$@\"", "sh", *args]
+
+        for place in (["--master-addr", "host0", "--master-port", "29500"],
+                      ["--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint", "host0:29501", "--local-addr"]):
+            commands = []
+            for h in (0, 1):
+                own = ["host0" if h == 0 else hosts.address(1)] if "--local-addr" in place else []
+                commands.append(on(h, torchrun(2, "--nnodes", "2", "--node-rank", str(h), *place, *own) +
+                                   [RANK, "do=reduce", "timeout=40"]))
+            for code, out in together(commands, limit=90):
+                expect(code == 0 and out.count("by torchrun path shared memory + gloo") == 2, out)
 
 
 def summary(out):
@@ -174,6 +196,44 @@ def torchrun_fewer_hosts():
                 except ProcessLookupError:
                     pass
                 p.wait()
+
+
+def torchrun_more_hosts():
+    """A second agent joins a run of one rank, which is stopped with a checkpoint; both go on from it with half the
+    micro-batches. Without the variable torchrun itself hangs."""
+    with Folder() as f:
+        port = free_port()
+        binary = f.compile(JOB, "digits", ["train.gradient_accumulation_steps=2"])
+        command = torchrun(1, "--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-id", "more", "--rdzv-endpoint",
+                           f"localhost:{port}", "--rdzv-conf", "last_call_timeout=1", binary, "--output_dir",
+                           f.file("o"), "--resume_from_checkpoint", "true", "--save_strategy", "no",
+                           "--eval_strategy", "no", "--max_steps", "1000000")
+        outs = [open(f.file(f"out{k}"), "w+") for k in (0, 1)]
+        ps = []
+        try:
+            for out in outs:
+                ps.append(subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True,
+                                           env=dict(os.environ, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")))
+                if len(ps) == 1:
+                    wait_for(lambda: "step 100/" in read(outs[0]), 60, "updates of one rank")
+            wait_for(lambda: any("2 ranks (torchrun" in read(o) for o in outs), 60, "two ranks")
+            log = f.file("o/log.jsonl")
+            wait_for(lambda: any(r.get("world_size") == 2 for r in read_log(f.file("o"))), 20, "the log of two ranks")
+            lines = len(content(log).splitlines())
+            wait_for(lambda: len(content(log).splitlines()) > lines + 3, 20, "updates of two ranks")
+            text = "".join(read(o) for o in outs)
+            expect("stopped by SIGTERM after update" in text and "gradient_accumulation_steps" in text, text)
+        except Failure as e:
+            raise Failure(f"{e}\n" + "\n".join(read(o)[-4000:] for o in outs))
+        finally:
+            for p in ps:
+                p.terminate()
+            for p in ps:
+                try:
+                    p.wait(timeout=40)
+                except subprocess.TimeoutExpired:
+                    os.killpg(p.pid, signal.SIGKILL)
+                    p.wait()
 
 
 def read(file):
