@@ -80,6 +80,10 @@ static void become(const Trial *t, pid_t parent, const sigset_t *old) {
   }
   int in = open("/dev/null", O_RDONLY);
   if (in >= 0) dup2(in, STDIN_FILENO);
+  signal(SIGINT,
+         SIG_DFL); /* a shell ignores it for what it starts in the background, nohup SIGHUP */
+  signal(SIGHUP, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
   sigprocmask(SIG_SETMASK, old, NULL);
   execv(t->words[0], (char *const *)(uintptr_t)t->words);
   _exit(127);

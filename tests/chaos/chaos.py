@@ -18,6 +18,12 @@ JOB = "tests/chaos/digits.ddp"
 SLOW = float(os.environ.get("DDP_TEST_SLOWNESS", "1"))
 
 
+def heed_signals():
+    """A shell that starts this test in the background has SIGINT ignored, nohup SIGHUP: the runs are not to be."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Live:
     """A program that runs in a session of its own. Its output goes to a file."""
 
@@ -26,7 +32,8 @@ class Live:
         self.started = time.monotonic()
         with open(self.console, "a") as out:
             self.p = subprocess.Popen(args, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                      env=dict(os.environ, **(env or {})), start_new_session=True)
+                                      env=dict(os.environ, **(env or {})), start_new_session=True,
+                                      preexec_fn=heed_signals)
 
     def __enter__(self):
         return self
