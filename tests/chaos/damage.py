@@ -8,9 +8,9 @@ import random
 import shutil
 import sys
 
-from chaos import JOB, SLOW, Folder, expect, main, must, run
+from chaos import JOB, SLOW, Folder, amount, expect, main, must, run
 
-INPUTS = int(os.environ.get("DDP_CHAOS_INPUTS", "60"))
+INPUTS = amount("DDP_CHAOS_INPUTS", 60)
 SEED = os.environ.get("DDP_CHAOS_SEED", "1")
 
 

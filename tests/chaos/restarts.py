@@ -4,9 +4,9 @@ import json
 import os
 import random
 
-from chaos import DDPC, JOB, ROOT, SLOW, expect, main, run
+from chaos import DDPC, JOB, ROOT, SLOW, amount, expect, main, run
 
-BREAKS = os.environ.get("DDP_CHAOS_BREAKS", "8")
+BREAKS = str(amount("DDP_CHAOS_BREAKS", 8))
 SEED = os.environ.get("DDP_CHAOS_SEED", "1")
 
 # What a run has to remember beside its weights: name, ranks, settings.

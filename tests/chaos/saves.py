@@ -5,10 +5,10 @@ import random
 import signal
 import subprocess
 
-from chaos import (JOB, SLOW, Folder, Live, checkpoints, expect, fresh_pause, leftovers, main, must, run,
+from chaos import (JOB, SLOW, Folder, Live, amount, checkpoints, expect, fresh_pause, leftovers, main, must, run,
                    inside_namespaces, wait_for)
 
-KILLS = int(os.environ.get("DDP_CHAOS_KILLS", "30"))
+KILLS = amount("DDP_CHAOS_KILLS", 30)
 UPDATES = 3000
 WIDE = ["hidden=256"]  # a checkpoint of about a megabyte
 

@@ -36,17 +36,7 @@ class Soak:
 
     def good(self):
         """Complete checkpoints, without those that this test has spoiled."""
-        hidden = []
-        for n in self.spoiled:
-            path = os.path.join(self.out, f"checkpoint-{n}")
-            if os.path.exists(path):  # out of the way of the look, and back
-                os.rename(path, os.path.join(self.out, f"spoiled-{n}"))
-                hidden.append(n)
-        try:
-            return checkpoints(self.out)
-        finally:
-            for n in hidden:
-                os.rename(os.path.join(self.out, f"spoiled-{n}"), os.path.join(self.out, f"checkpoint-{n}"))
+        return checkpoints(self.out, self.spoiled)
 
     def start(self):
         self.incarnations += 1
