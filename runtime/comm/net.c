@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h> /* newer than netinet/tcp.h */
 
 static const double name_wait = 10; /* seconds for the own name */
 
@@ -269,7 +269,10 @@ bool ddp_net_cut(int fd, int again) {
   struct tcp_info t = {0};
   socklen_t n = sizeof t;
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &n)) return false;
-  return t.tcpi_unacked > 0 && t.tcpi_retransmits >= again && t.tcpi_last_ack_recv > 1000;
+  if (t.tcpi_last_ack_recv <= 1000) return false;
+  if (t.tcpi_unacked > 0) return t.tcpi_retransmits >= again;
+  /* The other side has room and nothing leaves: the own interface is down. */
+  return t.tcpi_notsent_bytes > 0 && t.tcpi_snd_wnd >= t.tcpi_notsent_bytes;
 }
 
 bool ddp_net_is_loopback(const char *address) {

@@ -190,6 +190,20 @@ static void test_launcher_signals(void **state) {
   }
 }
 
+/* Long before ddp_timeout it is told that a rank is not heard of, and when it is again. */
+static void test_silence_is_told(void **state) {
+  (void)state;
+  Run r = run_start(
+      DIST_RANK " --nproc-per-node 3 do=loop stop=2@5 updates=100000000 size=200 timeout=40", NULL);
+  run_until(&r, "rank 2 (pid ", 1, LIMIT);
+  run_until(&r, "has not been heard of for 10 s: it is stopped; after 40 s the job ends", 1, LIMIT);
+  kill(atoi(strstr(r.text, "rank 2 (pid ") + strlen("rank 2 (pid ")), SIGCONT);
+  run_until(&r, "rank 2 is heard of again", 1, LIMIT);
+  kill(r.pid, SIGTERM);
+  run_finish(&r, LIMIT);
+  run_free(&r);
+}
+
 /* Ctrl-Z for longer than ddp_timeout, then fg: nobody takes the others for stopped. */
 static void test_job_stopped(void **state) {
   (void)state;
@@ -199,7 +213,7 @@ static void test_job_stopped(void **state) {
              DIST_RANK " --nproc-per-node 3 do=loop updates=100000000 size=200 timeout=2 %s",
              backends[b]);
     Run r = run_start(command, NULL);
-    run_until(&r, "path", 3, LIMIT);
+    run_until(&r, "training", 3, LIMIT); /* while opening, a stop counts */
     for (int i = 0; i < 3; i++) {
       kill(r.pid, SIGTSTP);
       poll(NULL, 0, 2700); /* this is the length of the stop */
@@ -242,6 +256,7 @@ int main(void) {
       cmocka_unit_test(test_lost_while_saving),
       cmocka_unit_test(test_other_program),
       cmocka_unit_test(test_launcher_signals),
+      cmocka_unit_test(test_silence_is_told),
       cmocka_unit_test(test_job_stopped),
       cmocka_unit_test(test_waiting_costs_nothing),
   };

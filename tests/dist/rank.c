@@ -267,6 +267,7 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
   double exposed = 0;
   for (long u = 0; u < o->updates; u++) {
     ddp_group_at(g, u, "forward");
+    if (u == 1) printf("training\n");
     if (happens(&o->kill, rank, u)) raise(SIGKILL);
     if (happens(&o->stop, rank, u)) raise(SIGSTOP);
     if (happens(&o->hang, rank, u)) wait_for_ever("computing");

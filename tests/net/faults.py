@@ -1,11 +1,12 @@
 """A network that breaks: whatever the ranks are doing, all of them end within ddp_timeout + 3 s, and each side names
 the side that it cannot reach."""
 import os
+import signal
 import subprocess
 import time
 
 from cluster import PORT, Cluster
-from ddptest import BUILD, Failure, Folder, expect, main, read_log
+from ddptest import BUILD, Failure, Folder, children, expect, main, read_log
 from hosts import Hosts, ip
 
 JOB = "tests/net/job.ddp"
@@ -50,9 +51,9 @@ def ends(c, cut, expected, at_least=0, well=()):
         expect(any(t in c.out(h) for t in texts), f"host {h} does not say any of {texts}\n{c.text()}")
 
 
-def broken(hosts, cut, expected, flags=None, ranks=2):
+def broken(hosts, cut, expected, flags=None, ranks=2, ipv6=False):
     """Ends as expected when the network breaks at update 5."""
-    with Folder() as f, Hosts(hosts) as net:
+    with Folder() as f, Hosts(hosts, ipv6) as net:
         binary = f.compile(JOB, "job")
         out = f.file("out")
         values = {**dict(zip(ENDLESS[::2], ENDLESS[1::2])), "--output_dir": out, **(flags or {})}
@@ -67,11 +68,11 @@ def unreachable(host):
     return f"rank {2 * host} did not arrive within {TIMEOUT} s (ddp_timeout); nothing reaches its host host{host} for "
 
 
-def training(hosts=2, culprit=1, cut=lambda net, h: net.cut(h)):
+def training(hosts=2, culprit=1, cut=lambda net, h: net.cut(h), ipv6=False):
     """The first rank of a host that is cut off is named, there it is rank 0; where that is rank 0's own host, any."""
     expected = {h: [unreachable(culprit)] for h in range(hosts)}
     expected[culprit] = [unreachable(1 if culprit == 0 else 0)]
-    broken(hosts, lambda net: cut(net, culprit), expected)
+    broken(hosts, lambda net: cut(net, culprit), expected, ipv6=ipv6)
 
 
 def interface(net, h):
@@ -152,6 +153,20 @@ def between(ranks):
     broken(3, lambda net: net.cut(1, 2), {0: texts, 1: texts, 2: texts}, ranks=ranks)
 
 
+def stopped(rank):
+    """A rank that is stopped is told from a host that is gone, from afar too: its kernel still answers."""
+    with Folder() as f, Hosts(2) as net:
+        binary = f.compile(JOB, "job")
+        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
+            c.start()
+            wait_for(lambda: reached(f.file("out"), 5), "update 5", c)
+            os.kill(children(c.parts[rank // 2][0].process.pid)[rank], signal.SIGSTOP)
+            ends(c, time.monotonic(), {h: [f"rank {rank} did not arrive within {TIMEOUT} s (ddp_timeout); it has not "
+                                           "answered for "] for h in range(2)}, TIMEOUT)
+            for h in range(2):
+                expect("it is stopped" in c.out(h) and "nothing reaches" not in c.out(h), c.text())
+
+
 def evaluation():
     sides = ["broadcast of buffers: ", "all-gather of the sums of the evaluation: ", "all-reduce of "]
     broken(2, lambda net: net.cut(1), {h: [f"update 5: {s}rank {r} did not arrive" for s in sides]
@@ -197,9 +212,10 @@ def end():
         1: ["rank 0 (pid "]}, well=[0])
 
 
-main(dict(training=training, training_first=lambda: training(culprit=0), training_three=lambda: training(3),
-          training_three_first=lambda: training(3, 0), interface_down=lambda: training(cut=interface),
-          one_way_in=lambda: one_way(True), one_way_out=lambda: one_way(False), between=lambda: between(2),
-          between_single=lambda: between(1), evaluation=evaluation, saving=saving, computing=computing, end=end,
-          never_reached=never_reached, rendezvous=rendezvous, opening=opening,
+main(dict(training=training, training_ipv6=lambda: training(ipv6=True), training_first=lambda: training(culprit=0),
+          training_three=lambda: training(3), training_three_first=lambda: training(3, 0),
+          interface_down=lambda: training(cut=interface), one_way_in=lambda: one_way(True),
+          one_way_out=lambda: one_way(False), between=lambda: between(2), between_single=lambda: between(1),
+          stopped=lambda: stopped(3), stopped_first=lambda: stopped(0), evaluation=evaluation, saving=saving,
+          computing=computing, end=end, never_reached=never_reached, rendezvous=rendezvous, opening=opening,
           firewall=firewall, link_local=link_local))

@@ -1,6 +1,7 @@
 """Several hosts compute what one host computes: 2 hosts x 2 ranks, 3 hosts, uneven hosts, IPv6 alone, a slow and
 a lossy network."""
 import json
+import os
 import struct
 import time
 
@@ -87,6 +88,25 @@ def ipv6():
         close(one_host(f, binary, 4), on_hosts(f, net, binary, [2, 2], "six"), "IPv6")
 
 
+def ways():
+    """Steps bucket by bucket (no global norm), gradients in 16 bits, Gloo inside the hosts too: the same bits twice, and
+    what one host computes in the same way."""
+    with Folder() as f, Hosts(2) as net:
+        binary = f.compile(JOB, "job")
+        for i, (path, flags, near) in enumerate((
+                ("shared memory + gloo", ["--max_grad_norm", "0", "--ddp_bucket_cap_mb", "1"], 1e-6),
+                ("(own launcher, gloo)", ["--intra_node", "backend"], 1e-6),
+                ("shared memory + gloo", ["--allreduce_dtype", "bfloat16"], None))):
+            first = on_hosts(f, net, binary, [2, 2], f"first{i}", path, flags)
+            again = on_hosts(f, net, binary, [2, 2], f"again{i}", path, flags)
+            expect(first.bits == again.bits, f"{flags}: other bits the second time")
+            f.train(binary, f"one{i}", 4, FLAGS + flags)
+            if near:
+                close(Results(f.file(f"one{i}")), first, str(flags))
+            else:  # sums of hosts are rounded once more, by 2^-9 of a gradient: over 30 steps of 0.02 of norm 1 at most
+                same(losses(Results(f.file(f"one{i}")).log), losses(first.log), 30 * 0.02 * 2**-9, str(flags))
+
+
 def slow():
     """10 ms each way."""
     with Folder() as f, Hosts(2) as net:
@@ -108,6 +128,24 @@ def lossy():
         expect(net.lost > 0, "nothing was lost")
 
 
+def outage():
+    """Nothing gets through for two seconds, in the middle of training: the run goes on with the same bits."""
+    with Folder() as f, Hosts(2) as net:
+        binary = f.compile(JOB, "job")
+        quick, cut = on_hosts(f, net, binary, [2, 2], "quick"), []
+
+        def watch(*_):
+            if not cut and os.path.exists(f.file("cut/log.jsonl")) and len(read_log(f.file("cut"))) > 5:
+                cut.append(time.monotonic())
+                net.cut(1)
+            if cut and time.monotonic() > cut[0] + 2:
+                net.mend()
+
+        net.watch = watch
+        late = on_hosts(f, net, binary, [2, 2], "cut")
+        expect(cut and quick.bits == late.bits, "an outage changes bits")
+
+
 def late_answer():
     """Rank 0's answer to the greeting of host 1 takes 4 s: nobody takes the rank for a stranger, lost, or twice there."""
     with Folder() as f, Hosts(2) as net:
@@ -126,5 +164,5 @@ def late_answer():
         expect(heard, "no greeting was seen")
 
 
-main(dict(two_hosts=two_hosts, three_hosts=three_hosts, uneven_hosts=uneven_hosts, ipv6=ipv6, slow=slow, lossy=lossy,
-          late_answer=late_answer))
+main(dict(two_hosts=two_hosts, three_hosts=three_hosts, uneven_hosts=uneven_hosts, ipv6=ipv6, slow=slow, lossy=lossy, ways=ways,
+          outage=outage, late_answer=late_answer))
