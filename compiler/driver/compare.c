@@ -288,6 +288,7 @@ void compare_memory(Arena *a, const Side *x, const Side *y, Section *out) {
   } rows[] = {
       {"activations in training", x->plan->train.block_bytes, y->plan->train.block_bytes},
       {"activations in evaluation", x->plan->eval.block_bytes, y->plan->eval.block_bytes},
+      {"average of the weights", plan_average_bytes(x->plan), plan_average_bytes(y->plan)},
       {"samples of a batch", plan_sample_bytes(x->plan), plan_sample_bytes(y->plan)},
       {"all of a rank, beside the data", plan_rank_bytes(x->plan), plan_rank_bytes(y->plan)},
   };

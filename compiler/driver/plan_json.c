@@ -80,6 +80,7 @@ static json_t *memory(const Plan *plan, Arena *a) {
     put_int(j, "eval_batch", plan->eval.batch_max);
     put_int(j, "eval_activations", plan->eval.block_bytes);
   }
+  if (plan_average_bytes(plan)) put_int(j, "average", plan_average_bytes(plan));
   put_int(j, "samples", plan_sample_bytes(plan));
   put_int(j, "rank", plan_rank_bytes(plan));
   return j;

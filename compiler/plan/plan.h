@@ -137,9 +137,11 @@ void plan_print(Text *out, const Plan *plan);
 const char *plan_steps_late(const Plan *plan);
 /* How many gradients are complete before the loss is. */
 int32_t plan_loss_after(const Plan *plan);
-/* What the tables say, for tools. Bytes of one rank beside the data; of them, the samples of a batch. */
+/* What the tables say, for tools. Bytes of one rank beside the data; of them, the samples of a batch,
+   and the average of the weights. */
 int64_t plan_rank_bytes(const Plan *plan);
 int64_t plan_sample_bytes(const Plan *plan);
+int64_t plan_average_bytes(const Plan *plan); /* ema_decay: the trained weights once more */
 const Segment *plan_segment(const Plan *plan, int32_t leaf);   /* NULL: tied to another */
 int64_t plan_bucket_of(const Plan *plan, int32_t leaf);        /* counted from 1; 0: in none */
 const char *plan_group_name(const Job *job, const Leaf *leaf); /* "decay", "frozen", "buffer" ... */

@@ -153,11 +153,21 @@ int64_t plan_sample_bytes(const Plan *plan) {
   return sum;
 }
 
+int64_t plan_average_bytes(const Plan *plan) {
+  int64_t sum = 0;
+  if (job_setting_is(plan->job, "ema_decay", "none")) return 0;
+  for (uint32_t i = 0; i < plan->arenas.len; i++) {
+    const PlanArena *x = &plan->arenas.at[i];
+    if (x->role == ARENA_param) sum += x->elements * dtype_bytes(x->dtype);
+  }
+  return sum;
+}
+
 int64_t plan_rank_bytes(const Plan *plan) {
   int64_t most = plan_step_block(plan); /* one after the other in the same memory */
   if (plan->train.block_bytes > most) most = plan->train.block_bytes;
   if (plan->eval.block_bytes > most) most = plan->eval.block_bytes;
-  int64_t sum = most + plan_sample_bytes(plan);
+  int64_t sum = most + plan_sample_bytes(plan) + plan_average_bytes(plan);
   for (uint32_t i = 0; i < plan->arenas.len; i++)
     sum += plan->arenas.at[i].elements * dtype_bytes(plan->arenas.at[i].dtype);
   return sum;
@@ -185,6 +195,10 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
   if (step)
     table_row(&t, "workspace of an optimizer step", "", "", number_grouped(a, step),
               number_bytes(a, step));
+  int64_t average = plan_average_bytes(plan);
+  if (average)
+    table_row(&t, "average of the weights", "f32", number_grouped(a, average / 4),
+              number_grouped(a, average), number_bytes(a, average));
   int64_t gathered = plan_sample_bytes(plan), total = plan_rank_bytes(plan);
   table_row(&t, "samples of one batch", "", "", number_grouped(a, gathered),
             number_bytes(a, gathered));

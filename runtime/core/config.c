@@ -210,6 +210,22 @@ static DdpError *read_spec(DdpConfig *c, const DdpJob *job) {
   return NULL;
 }
 
+/* A list of texts as a flag has it: with commas. NULL: something else. To be freed. */
+static char *json_list(const json_t *v) {
+  char *text = NULL;
+  if (!json_is_array(v)) return NULL;
+  if (json_array_size(v) == 0) return strdup("none");
+  for (size_t i = 0; i < json_array_size(v); i++) {
+    const char *one = json_string_value(json_array_get(v, i));
+    char *longer = NULL;
+    bool made = one && asprintf(&longer, "%s%s%s", text ? text : "", text ? "," : "", one) >= 0;
+    free(text);
+    if (!made) return NULL;
+    text = longer;
+  }
+  return text;
+}
+
 /* JSON value -> the text that a flag would have. NULL: not a scalar. To be freed. */
 static char *json_text(const json_t *v) {
   if (json_is_string(v)) return strdup(json_string_value(v));
@@ -217,7 +233,7 @@ static char *json_text(const json_t *v) {
   if (json_is_boolean(v) || json_is_number(v)) {
     return json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
   }
-  return NULL;
+  return json_list(v);
 }
 
 static DdpError *read_file(DdpConfig *c, const DdpJob *job, const char *path) {

@@ -122,9 +122,10 @@ static DdpError *parse_word(const char **out, const DdpSettingRow *row, const ch
   return check_word(row, text, strlen(text));
 }
 
-/* Words with commas between them. */
+/* Words with commas between them; none for an empty list. */
 static DdpError *parse_list(const char **out, const DdpSettingRow *row, const char *text) {
-  *out = text;
+  bool empty = !strcmp(text, "none") || !strcmp(text, "None") || !strcmp(text, "[]");
+  *out = text = empty ? "" : text;
   for (const char *at = text; row->values[0] && *at;) {
     size_t n = strcspn(at, ",");
     DDP_TRY(check_word(row, at, n));

@@ -98,7 +98,7 @@ def write():
 
 def table_rows():
     text = (root / "tables/settings.def").read_text()
-    pattern = r'SETTING\(train, (\w+), (\w+), ([01]), "([^"]*)",\s*"([^"]*)", ([CRAX]), (yes|later),'
+    pattern = r'SETTING\(train, (\w+), (\w+), ([01]), "([^"]*)",\s*((?:"[^"]*"\s*)+),\s*([CRAX]), (yes|later),'
     return {m[0]: m for m in re.findall(pattern, text)}
 
 

@@ -110,6 +110,7 @@ static Job *make_job(Arena *a, const char *cap) {
       {.key = "fp16", .value = "false"},
       {.key = "on_nan", .value = "stop"},
       {.key = "debug", .value = "[]"},
+      {.key = "ema_decay", .value = "none"},
   };
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
     vec_push(a, &job->settings, settings[i]);

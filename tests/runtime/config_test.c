@@ -121,6 +121,27 @@ static void bool_or_word(void **state) {
   refuse("--include_num_input_tokens_seen", "some", "expected one of no all non_padding");
 }
 
+/* Lists: as flags, and in a file. */
+static void lists(void **state) {
+  (void)state;
+  static const char *const files[] = {"{\"report_to\": []}", "{\"report_to\": null}",
+                                      "{\"report_to\": \"none\", \"debug\": []}"};
+  for (int i = 0; i < 3; i++) {
+    DdpConfig c;
+    char *file = (char *)(uintptr_t)check_file("run.json", files[i], strlen(files[i]));
+    CHECK_OK(READ(&c, "--config", file));
+    assert_null(c.settings.report_to);
+    assert_string_equal(c.settings.debug, "");
+    ddp_config_free(&c);
+  }
+  refuse("--report_to", "wandb", "report_to = wandb is not supported yet");
+  refuse("--report_to", "none,wandb", "report_to = wandb is not supported yet");
+  refuse("--report_to", "tensorbord", "expected one of none");
+  static const char two[] = "{\"report_to\": [\"none\", \"mlflow\"]}";
+  refuse("--config", check_file("run.json", two, sizeof two - 1),
+         "report_to = mlflow is not supported yet");
+}
+
 /* The value that is compiled in may be said again. */
 static void repeating_is_no_change(void **state) {
   (void)state;
@@ -151,6 +172,7 @@ int main(void) {
       cmocka_unit_test(spellings),
       cmocka_unit_test(refusals),
       cmocka_unit_test(bool_or_word),
+      cmocka_unit_test(lists),
       cmocka_unit_test(repeating_is_no_change),
       cmocka_unit_test(json_is_checked),
   };
