@@ -2,16 +2,9 @@
    is that of the ranks for every element, so ranges, vector width and timing never change a bit. */
 #include "sum.h"
 #include "kernels/cpu/half.h"
+#include "multiversion.h"
 
-/* One copy of a loop per instruction set, chosen when the program is loaded. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define MULTIVERSION
-#endif
-
-MULTIVERSION static void sum_two(float *restrict a, float *restrict b, int64_t n) {
+DDP_MULTIVERSION static void sum_two(float *restrict a, float *restrict b, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     float s = a[i] + b[i];
     a[i] = s;
@@ -19,8 +12,8 @@ MULTIVERSION static void sum_two(float *restrict a, float *restrict b, int64_t n
   }
 }
 
-MULTIVERSION static void sum_four(float *restrict a, float *restrict b, float *restrict c,
-                                  float *restrict d, int64_t n) {
+DDP_MULTIVERSION static void sum_four(float *restrict a, float *restrict b, float *restrict c,
+                                      float *restrict d, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     float s = ((a[i] + b[i]) + c[i]) + d[i];
     a[i] = s;
@@ -30,16 +23,16 @@ MULTIVERSION static void sum_four(float *restrict a, float *restrict b, float *r
   }
 }
 
-MULTIVERSION static void add_to(float *restrict sum, const float *restrict a, int64_t n) {
+DDP_MULTIVERSION static void add_to(float *restrict sum, const float *restrict a, int64_t n) {
   for (int64_t i = 0; i < n; i++) sum[i] += a[i];
 }
 
 /* The same in 16 bits: what is added are numbers of the type, in float32's clothes. */
-MULTIVERSION static void add_bf16(float *restrict sum, const float *restrict a, int64_t n) {
+DDP_MULTIVERSION static void add_bf16(float *restrict sum, const float *restrict a, int64_t n) {
   for (int64_t i = 0; i < n; i++) sum[i] = ddp_round_bf16(sum[i] + a[i]);
 }
 
-MULTIVERSION static void add_f16(float *restrict sum, const float *restrict a, int64_t n) {
+DDP_MULTIVERSION static void add_f16(float *restrict sum, const float *restrict a, int64_t n) {
   for (int64_t i = 0; i < n; i++) sum[i] = ddp_round_f16(sum[i] + a[i]);
 }
 
@@ -77,11 +70,11 @@ void ddp_sum_rows(float *const *rows, int n_rows, int64_t begin, int64_t end, Dd
 
 /* ---------- 16 bits ---------- */
 
-MULTIVERSION static void compress_bf16(float *x, int64_t n, float ranks) {
+DDP_MULTIVERSION static void compress_bf16(float *x, int64_t n, float ranks) {
   for (int64_t i = 0; i < n; i++) x[i] = ddp_round_bf16(ddp_round_bf16(x[i] * ranks) / ranks);
 }
 
-MULTIVERSION static void compress_f16(float *x, int64_t n, float ranks) {
+DDP_MULTIVERSION static void compress_f16(float *x, int64_t n, float ranks) {
   for (int64_t i = 0; i < n; i++) x[i] = ddp_round_f16(ddp_round_f16(x[i] * ranks) / ranks);
 }
 
@@ -90,11 +83,12 @@ void ddp_sum_compress(float *x, int64_t n, DdpDType wire, int ranks) {
   if (wire == DDP_f16) compress_f16(x, n, (float)ranks);
 }
 
-MULTIVERSION static void pack_f16(uint16_t *restrict to, const float *restrict from, size_t n) {
+DDP_MULTIVERSION static void pack_f16(uint16_t *restrict to, const float *restrict from, size_t n) {
   for (size_t i = 0; i < n; i++) to[i] = ddp_store_f16(from[i]);
 }
 
-MULTIVERSION static void unpack_f16(float *restrict to, const uint16_t *restrict from, size_t n) {
+DDP_MULTIVERSION static void unpack_f16(float *restrict to, const uint16_t *restrict from,
+                                        size_t n) {
   for (size_t i = 0; i < n; i++) to[i] = ddp_load_f16(from[i]);
 }
 
@@ -115,19 +109,19 @@ void ddp_sum_unpack(float *to, const uint16_t *from, size_t n, DdpDType wire) {
 }
 
 /* out may be a or b. */
-MULTIVERSION static void into_f32(void *out, const void *a, const void *b, size_t n) {
+DDP_MULTIVERSION static void into_f32(void *out, const void *a, const void *b, size_t n) {
   float *o = out;
   const float *x = a, *y = b;
   for (size_t i = 0; i < n; i++) o[i] = x[i] + y[i];
 }
 
-MULTIVERSION static void into_bf16(void *out, const void *a, const void *b, size_t n) {
+DDP_MULTIVERSION static void into_bf16(void *out, const void *a, const void *b, size_t n) {
   uint16_t *o = out;
   const uint16_t *x = a, *y = b;
   for (size_t i = 0; i < n; i++) o[i] = ddp_store_bf16(ddp_load_bf16(x[i]) + ddp_load_bf16(y[i]));
 }
 
-MULTIVERSION static void into_f16(void *out, const void *a, const void *b, size_t n) {
+DDP_MULTIVERSION static void into_f16(void *out, const void *a, const void *b, size_t n) {
   uint16_t *o = out;
   const uint16_t *x = a, *y = b;
   for (size_t i = 0; i < n; i++) o[i] = ddp_store_f16(ddp_load_f16(x[i]) + ddp_load_f16(y[i]));

@@ -1,5 +1,6 @@
 /* See scale.h. */
 #include "scale.h"
+#include "multiversion.h"
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
@@ -8,12 +9,12 @@ void ddp_scale_open(DdpScale *s, bool on) {
   *s = (DdpScale){.on = on, .scale = on ? DDP_SCALE_FIRST : 1.0};
 }
 
-void ddp_scale_undo(const DdpScale *s, float *g, int64_t n) {
+DDP_MULTIVERSION void ddp_scale_undo(const DdpScale *s, float *g, int64_t n) {
   const float factor = (float)(1.0 / s->scale);
   for (int64_t i = 0; i < n; i++) g[i] *= factor;
 }
 
-bool ddp_scale_finite(const float *g, int64_t n) {
+DDP_MULTIVERSION bool ddp_scale_finite(const float *g, int64_t n) {
   int bad = 0;
   for (int64_t i = 0; i < n; i++) bad |= !(fabsf(g[i]) <= FLT_MAX);
   return !bad;
