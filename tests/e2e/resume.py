@@ -266,6 +266,22 @@ def ranks():
         expect(r.code == 0 and "that differs:\n  global batch" in r.out and "data at update 53 of 88" in r.out, r.out)
 
 
+def batches():
+    """Passes over the data stay what they are when the global batch changes: the run gets another number of updates, and a
+    run that goes on from there has the same number."""
+    flags = ["--max_steps", "-1", "--num_train_epochs", "2", "--eval_strategy", "no", "--gradient_accumulation_steps"]
+    with Folder() as f:
+        binary = f.compile(job(f), "train")
+        straight = f.file("straight")
+        r = start(binary, straight, flags + ["2"], 2)
+        expect(r.code == 0, r.out)
+        out = copied(f, straight, 26, "smaller")
+        r = start(binary, out, flags + ["1", "--resume_from_checkpoint", "true", "--resume_changes", "allow"], 2)
+        expect(r.code == 0 and "the run has 150 updates now, 88 before" in r.out, r.out)
+        expect(read_log(out)[-1]["step"] == 26 + 2 * 88 - 52 and read_log(out)[-1]["epoch"] == 2.0, f"{read_log(out)[-1]}")
+        same_from(f, binary, out, flags + ["1"], 39, 150, 2)
+
+
 def changes():
     """What differs is listed, all of it at once; `allow` goes on."""
     flags = ["--max_steps", "30", "--save_steps", "10"]
@@ -421,6 +437,7 @@ TESTS = {
                    look=falls),
     "own_buffers": own_buffers,
     "ranks": ranks,
+    "batches": batches,
     "changes": changes,
     "other_job": other_job,
     "skip": skip,
