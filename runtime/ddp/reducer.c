@@ -137,6 +137,10 @@ static DdpError *all_sum(DdpReducer *r, float *out, const float *in, int64_t n) 
   return NULL;
 }
 
+bool ddp_reducer_sums(const DdpReducer *r) {
+  return r->sums_n > 0;
+}
+
 void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) {
   DdpReducer *r = step->reducer;
   if (out != in) memcpy(out, in, (size_t)n * sizeof *out);

@@ -22,6 +22,8 @@ DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group,
 int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out);
 /* From now on a loss that is not finite on one rank makes the first bucket not finite on all of them. */
 void ddp_reducer_tell_loss(DdpReducer *r, bool on);
+/* Whether the model itself has summed over ranks (SyncBatchNorm): then every micro-batch is collective. */
+bool ddp_reducer_sums(const DdpReducer *r);
 /* Before each micro-batch. synchronise: this is the last one of the window. */
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update);
 typedef DdpError *DdpBucketDone(void *self, const DdpBucketInfo *bucket);

@@ -156,6 +156,10 @@ static DdpError *one_update(Loop *l) {
   r->want_norm = r->set->max_grad_norm > 0 || run_skips(r) || run_debugs(r, "underflow_overflow") ||
                  norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);
   DDP_TRY(run_window(r, first, n, &loss));
+  if (r->stop) { /* the norm of this update says nothing about the weights */
+    r->want_norm = false;
+    return stopped(l);
+  }
   DDP_TRY(run_update(r, loss, &result));
   if (result.save_failed) return run_checkpoint_wait(r);
   ddp_timing_exposed(&r->timing, ddp_group_spent(r->group) - spent);

@@ -80,13 +80,15 @@ typedef struct DdpRun {
   double factor;        /* of the schedule, for the update */
   int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
   float *norms;         /* [n_tensors] */
-  char *kept_buffers;   /* on_nan = skip: as they were before the window; else NULL */
-  double *agreement;    /* [8 + n_tensors + 2 n_counts + world] small sums between ranks */
+  char *kept_buffers;   /* as they were before the window, where it may be given up; else NULL */
+  double *agreement;    /* [9 + n_tensors + 2 n_counts + world] small sums between ranks */
 
   DdpProgress progress;
-  RunResume *resume;              /* NULL: from the beginning */
-  RunSaver *saver;                /* rank 0, from the first checkpoint on */
-  DdpScale scale;                 /* fp16: of the loss, and how many updates it skipped */
+  RunResume *resume;   /* NULL: from the beginning */
+  RunSaver *saver;     /* rank 0, from the first checkpoint on */
+  DdpScale scale;      /* fp16: of the loss, and how many updates it skipped */
+  double window_begun; /* clock */
+  bool slow;           /* the last update took so long that the next one asks before its end */
   int64_t window_first, window_n; /* micro-batches of the last window */
   double exposed;                 /* seconds spent waiting for gradients */
   DdpTiming timing;
@@ -131,7 +133,8 @@ typedef struct DdpWindowResult {
   bool finite;
   bool save_failed; /* run_checkpoint_wait says why */
 } DdpWindowResult;
-/* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards. */
+/* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards; or r->stop is
+   set, and everything is as before. */
 DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
 /* Looks through this rank's samples of the last window, one by one, for a loss that is not finite.
    Returns its data row (from 0), or -1. Needs the evaluation. */

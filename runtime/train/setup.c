@@ -119,13 +119,13 @@ DdpError *run_memory_open(DdpRun *r) {
     r->block_bytes = job->eval_block;
   DDP_TRY(r->device->alloc(DDP_MEMORY_block, (size_t)r->block_bytes, &p));
   r->block = p;
-  if (r->buffer_bytes && !strcmp(r->set->on_nan, "skip")) {
+  if (r->buffer_bytes && (run_skips(r) || r->counts.accumulation > 1)) {
     DDP_TRY(r->device->alloc(DDP_MEMORY_buffers, (size_t)r->buffer_bytes, &p));
     r->kept_buffers = p;
   }
   DDP_TRY(batch_open(r));
   int n_sums = job->n_sums > 0 ? job->n_sums : 1;
-  int small = 8 + job->n_tensors + 2 * job->n_counts + r->world;
+  int small = 9 + job->n_tensors + 2 * job->n_counts + r->world;
   r->denominators = calloc((size_t)job->n_counts + 1, sizeof(double));
   r->sums = calloc((size_t)n_sums, sizeof(double));
   r->agreement = calloc((size_t)small, sizeof(double));

@@ -4,6 +4,7 @@
    an update, as in the Trainer, but neither the optimizer's step nor the schedule advances. So is, with
    on_nan = skip, one whose loss or gradients are not finite; buffers are then as before it. */
 #include "run.h"
+#include "clock.h"
 #include "log.h"
 #include "norm.h"
 #include "saver.h"
@@ -47,7 +48,17 @@ static const float *grad_of(const DdpRun *r, int32_t tensor) {
 /* Slots of the agreement: loss, a save that failed, reasons to stop, gradients that are not finite, tokens,
    then one norm per tensor; floats are exact in doubles and adding zeros is exact, so that every rank gets
    the norms its peers computed. */
-enum { AT_LOSS, AT_SAVING, AT_STOP, AT_OVERFLOW = AT_STOP + RUN_STOPS, AT_TOKENS, AT_NORMS };
+static const double slow_update =
+    2.0; /* seconds; whoever sends a signal waits for 30, or for one */
+enum {
+  AT_LOSS,
+  AT_SAVING,
+  AT_STOP,
+  AT_OVERFLOW = AT_STOP + RUN_STOPS,
+  AT_TOKENS,
+  AT_SECONDS,
+  AT_NORMS
+};
 
 bool run_skips(const DdpRun *r) {
   return strcmp(r->set->on_nan, "skip") == 0;
@@ -78,6 +89,7 @@ static DdpError *share_results(DdpRun *r, double loss) {
   run_stop_vote(r, a + AT_STOP);
   a[AT_OVERFLOW] = unscale(r);
   a[AT_TOKENS] = (double)r->tokens;
+  a[AT_SECONDS] = r->rank == 0 ? ddp_clock() - r->window_begun : 0;
   for (int32_t t = 0; t < n; t++) {
     bool mine = r->norm_owner[t] == r->rank;
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
@@ -210,6 +222,7 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   out->loss = r->agreement[AT_LOSS];
   out->save_failed = r->agreement[AT_SAVING] > 0;
   r->stop = run_stop_of(r->agreement + AT_STOP);
+  r->slow = r->agreement[AT_SECONDS] > slow_update;
   r->progress.tokens_seen += (int64_t)r->agreement[AT_TOKENS];
   out->finite = isfinite(out->loss) && isfinite(norm) && r->bad_tensor < 0;
   double factor = run_rate_factor(r, r->progress.update - r->scale.skipped);

@@ -1,6 +1,7 @@
 /* One update window: the micro-batches of one rank, forward and backward. In: which micro-batches.
    Out: gradients summed over micro-batches and ranks, this rank's part of the loss. */
 #include "run.h"
+#include "clock.h"
 #include <math.h>
 #include <string.h>
 
@@ -81,8 +82,28 @@ static DdpError *window_counts(DdpRun *r, const Window *w) {
   return NULL;
 }
 
+/* Before the micro-batch that sends gradients a window can still be given up, as if it had not begun: with a
+   signal the ranks need not finish an update that takes long. Once in a window of an update that does; a
+   rank that was asked to end comes here without its other micro-batches, unless they hold sums over ranks. */
+static DdpError *give_up(DdpRun *r) {
+  double votes[RUN_STOPS] = {0};
+  int asked = ddp_group_stop_asked(r->group);
+  if (asked) votes[asked - 1] = 1;
+  DDP_TRY(ddp_group_sum(r->group, votes, RUN_STOPS, "whether to stop"));
+  r->stop = run_stop_of(votes);
+  if (r->stop && r->kept_buffers) memcpy(r->buffers, r->kept_buffers, (size_t)r->buffer_bytes);
+  return NULL;
+}
+
+static bool gives_up_here(const DdpRun *r, const Window *w, int64_t micro_batch) {
+  if (w->n == 1 || (r->world > 1 && !r->slow)) return false;
+  if (micro_batch == w->first + w->n - 1) return true;
+  return ddp_group_stop_asked(r->group) && !(r->reducer && ddp_reducer_sums(r->reducer));
+}
+
 DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   Window w = {.first = first, .n = n};
+  r->window_begun = ddp_clock();
   r->window_first = first;
   r->window_n = n;
   for (int64_t m = first; m < first + n; m++) w.samples += batch_of(r, m);
@@ -95,6 +116,10 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   ddp_group_at(r->group, r->progress.update, "forward and backward");
   for (int64_t m = first; m < first + n; m++) {
     int64_t batch;
+    if (gives_up_here(r, &w, m)) {
+      DDP_TRY(give_up(r));
+      if (r->stop) return NULL;
+    }
     DDP_TRY(window_gather(r, &w, m, &batch));
     DdpStep step = window_step(r, &w, batch);
     ddp_timing_lap(&r->timing, DDP_PART_data);

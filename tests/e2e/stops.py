@@ -330,6 +330,38 @@ def other_work():
             expect(not os.path.exists(result), "there is a result")
 
 
+def long_update():
+    """An update of hundreds of micro-batches is not finished when a signal comes: weights and buffers are as before it,
+    and the run that goes on does all of it."""
+    with Folder() as f:
+        binary = f.compile("tests/e2e/slow.ddp", "slow")
+        for ranks, rank in ((1, None), (2, 1)):
+            base = [binary, *(["--nproc-per-node", str(ranks)] if ranks > 1 else [])]
+            straight = f.file(f"straight{ranks}")
+            if not os.path.exists(straight):
+                begin = time.monotonic()
+                for stop in (1, 2):
+                    r = run([*base, "--output_dir", straight, "--stop_at_update", str(stop), "--resume_from_checkpoint",
+                             "true"], limit=100)
+                    expect(r.code == STOPPED, r.out)
+                update = (time.monotonic() - begin) / 2
+            out = f.file(f"out{ranks}{rank}")
+            with Started(f, [*base, "--output_dir", out]) as s:
+                wait_for(lambda: reached(out, 1), 60, "update 1")
+                begin = time.monotonic()
+                os.kill(s.p.pid if rank is None else children(s.p.pid)[rank], signal.SIGTERM)
+                code = s.end(60)
+                took = time.monotonic() - begin
+                print(f"  {ranks} ranks, signal to {rank}: {took:.2f} s; an update takes {update:.2f} s")
+                expect_stopped(code, "SIGTERM", out, s.text(), read_log(out))
+                expect(checkpoints(out) == [1], f"{os.listdir(out)}")
+                expect(took < update * 0.7, f"it took {took:.2f} s")
+            equal(f"{straight}/checkpoint-1", f"{out}/checkpoint-1", STATE[:2])
+            r = run([*base, "--output_dir", out, "--stop_at_update", "2", "--resume_from_checkpoint", "true"], limit=100)
+            expect(r.code == STOPPED, r.out)
+            equal(f"{straight}/checkpoint-2", f"{out}/checkpoint-2", STATE)
+
+
 def shutdown_timeout():
     """A save that takes longer than --shutdown-timeout: the ranks are killed, and the launcher says so."""
     with Folder() as f:
@@ -391,4 +423,4 @@ def same_runs(straight, out, updates):
 if __name__ == "__main__":
     main(dict(training=training, evaluation=evaluation, starting=starting, ending=ending, twice=twice, at_update=at_update, pieces=pieces,
               given_up=given_up, torchrun=torchrun, mpirun=mpirun, other_work=other_work,
-              unread=unread, shutdown_timeout=shutdown_timeout))
+              unread=unread, shutdown_timeout=shutdown_timeout, long_update=long_update))
