@@ -161,6 +161,19 @@ def two_hosts(f, binary, flags, outs):
     return r.out
 
 
+def slow_writer():
+    """Row 48: the best evaluation is the last one, and its checkpoint takes seconds to be written."""
+    with Folder() as f:
+        job = probe(f)
+        binary, out = job.binary(), f.file("out")
+        slow = ["strace", "-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=500000"]
+        r = run(slow + [binary, "--output_dir", out, "--nproc-per-node", "4", "--greater_is_better", "true"] +
+                f"--max_steps 2 {EVERY} --load_best_model_at_end --metric_for_best_model loss".split())
+        expect(r.code == 0 and r.seconds > 3, f"exit {r.code} after {r.seconds} s\n{r.out}")
+        expect(best(out) == (2, 2, "checkpoint-2") and weights(out)["w"][0] == 2, f"{best(out)}")
+        expect(weights(out) == weights(out, "checkpoint-2"), "not the weights of the best checkpoint")
+
+
 def each_node():
     """save_on_each_node: the first rank of every host writes the same bytes; a shared folder is written once."""
     try:
@@ -313,5 +326,5 @@ def average():
 
 
 main({"rotation": rotation, "best_model": best_model, "not_a_number": not_a_number, "hidden_folder": hidden_folder,
-      "resumed": resumed, "delay": delay, "average": average, "each_node": each_node,
+      "resumed": resumed, "delay": delay, "average": average, "each_node": each_node, "slow_writer": slow_writer,
       "tokens": tokens})
