@@ -1,6 +1,6 @@
-/* Compares a checkpoint's manifest with the run. In: both. Out: nothing, or everything that differs in one
-   message, with the value then and now. What only changes where files go, what is shown or how bytes travel is
-   no difference. */
+/* Compares a checkpoint's manifest with the run. In: both. Out: nothing, or everything that
+   differs in one message, with the value then and now. What only changes where files go, what is
+   shown or how bytes travel is no difference. */
 #include "changes.h"
 #include "log.h"
 #include <stdio.h>
@@ -11,7 +11,8 @@ bool run_changes_allowed(const DdpRun *r) {
   return strcmp(r->set->resume_changes, "allow") == 0;
 }
 
-/* Settings that may differ. Everything else is a difference, also what is added to the table later. */
+/* Settings that may differ. Everything else is a difference, also what is added to the table
+   later. */
 static const DdpKey neutral[] = {
     DDP_KEY_output_dir,
     DDP_KEY_run_name,
@@ -106,8 +107,8 @@ static int put_settings(FILE *out, const DdpRun *r, const DdpManifest *m) {
   return n;
 }
 
-/* The same job compiled anew, or for another processor, has another plan but the same spec; a setting that was
-   edited in the file has another spec and the same plan. */
+/* The same job compiled anew, or for another processor, has another plan but the same spec; a
+   setting that was edited in the file has another spec and the same plan. */
 static int put_program(FILE *out, const DdpRun *r, const DdpManifest *m) {
   const DdpJob *job = r->job;
   if (m->spec_hash == job->spec_hash || m->plan_hash == job->plan_hash) return 0;

@@ -4,9 +4,9 @@
 #include "manifest.h"
 #include "run.h"
 
-/* Program, settings and global batch. Differences that change what is computed are an error, or with
-   `resume_changes = allow` a warning. *accumulation: micro-batches of an update from now on; another number of
-   ranks or another batch keeps the global batch by it where it can. */
+/* Program, settings and global batch. Differences that change what is computed are an error, or
+   with `resume_changes = allow` a warning. *accumulation: micro-batches of an update from now
+   on; another number of ranks or another batch keeps the global batch by it where it can. */
 DdpError *run_changes(const DdpRun *r, const DdpManifest *m, const char *folder,
                       int64_t *accumulation);
 /* The data, once they are read. */

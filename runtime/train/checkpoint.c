@@ -1,5 +1,5 @@
-/* Checkpoints. In: a run between two updates. Out: model.safetensors, or all that the rest of the run depends
-   on, handed to the saver. Rank 0 writes. */
+/* Checkpoints. In: a run between two updates. Out: model.safetensors, or all that the rest of
+   the run depends on, handed to the saver. Rank 0 writes. */
 #include "changes.h"
 #include "file.h"
 #include "log.h"
@@ -29,7 +29,8 @@ static DdpError *save_here(DdpRun *r, const char *folder) {
   return error;
 }
 
-/* What is saved are rank 0's buffers, and they are the same on all ranks unless those keep their own. */
+/* What is saved are rank 0's buffers, and they are the same on all ranks unless those keep their
+   own. */
 static DdpError *save_begin(DdpRun *r) {
   ddp_group_at(r->group, r->progress.update, "saving");
   if (run_own_buffers(r))
@@ -38,7 +39,8 @@ static DdpError *save_begin(DdpRun *r) {
   return run_check_buffers(r);
 }
 
-/* With buffers of their own the ranks save rank 0's all the same. Returns this rank's, to be put back. */
+/* With buffers of their own the ranks save rank 0's all the same. Returns this rank's, to be put
+   back. */
 static char *buffers_of_first(DdpRun *r) {
   char *mine = r->buffers;
   if (r->rank != 0 && run_own_buffers(r)) r->buffers = r->own_buffers;

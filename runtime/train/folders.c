@@ -1,5 +1,6 @@
-/* Folders of checkpoints. In: output_dir. Out: which checkpoint is the newest complete one; a folder that
-   appears under its name with all its files, or not at all; nothing left of runs that were killed. */
+/* Folders of checkpoints. In: output_dir. Out: which checkpoint is the newest complete one; a
+   folder that appears under its name with all its files, or not at all; nothing left of runs
+   that were killed. */
 #include "file.h"
 #include "manifest.h"
 #include <dirent.h>
@@ -137,8 +138,8 @@ DdpError *ddp_checkpoint_delete(const char *output, int64_t update) {
   return error;
 }
 
-/* The folder whose place the new one took on a file system that cannot exchange two: it goes back if the
-   run was killed in between. */
+/* The folder whose place the new one took on a file system that cannot exchange two: it goes
+   back if the run was killed in between. */
 static DdpError *sweep_old(const char *output, int64_t update) {
   char *old = path_of(output, ".", update, old_end), *now = path_of(output, "", update, "");
   DdpError *error = old && now ? NULL : no_memory();

@@ -1,5 +1,6 @@
-/* manifest.json. In: what a run is, files that are written. Out: a JSON object whose last member is a checksum
-   of the others, so that a flipped bit in it is seen as well; or, reading, the same values and what is wrong. */
+/* manifest.json. In: what a run is, files that are written. Out: a JSON object whose last member
+   is a checksum of the others, so that a flipped bit in it is seen as well; or, reading, the
+   same values and what is wrong. */
 #include "manifest.h"
 #include "file.h"
 #include <errno.h>

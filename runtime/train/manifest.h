@@ -1,5 +1,6 @@
-/* Complete checkpoints: a folder `checkpoint-N` whose manifest.json, written last, holds the size and the
-   checksum of every other file, and what the run was. A folder without one, or with another size, is none. */
+/* Complete checkpoints: a folder `checkpoint-N` whose manifest.json, written last, holds the
+   size and the checksum of every other file, and what the run was. A folder without one, or with
+   another size, is none. */
 #ifndef DDP_TRAIN_MANIFEST_H
 #define DDP_TRAIN_MANIFEST_H
 #include "ddp/status.h"
@@ -43,15 +44,15 @@ DdpError *ddp_manifest_write(const DdpManifest *m, const char *folder);
 DdpError *ddp_manifest_read(DdpManifest *m, const char *folder);
 void ddp_manifest_free(DdpManifest *m);
 
-/* Is this a complete checkpoint? Sizes, or with `whole` the checksums of all files too. `out` (may be NULL)
-   gets the manifest, to be freed. */
+/* Is this a complete checkpoint? Sizes, or with `whole` the checksums of all files too. `out`
+   (may be NULL) gets the manifest, to be freed. */
 DdpError *ddp_checkpoint_verify(const char *folder, bool whole, DdpManifest *out);
-/* The checkpoint of `output` with the highest number that passes ddp_checkpoint_verify and holds more than
-   weights. *folder: NULL if there is none. *skipped: one line "\n  NAME: why" for each that was passed over, or NULL. Both to be
-   freed. */
+/* The checkpoint of `output` with the highest number that passes ddp_checkpoint_verify and holds
+   more than weights. *folder: NULL if there is none. *skipped: one line "\n  NAME: why" for each
+   that was passed over, or NULL. Both to be freed. */
 DdpError *ddp_checkpoint_newest(const char *output, bool whole, char **folder, char **skipped);
-/* Numbers of the folders checkpoint-N of `output`, complete or not, highest first; to be freed. None if the
-   folder cannot be read. */
+/* Numbers of the folders checkpoint-N of `output`, complete or not, highest first; to be freed.
+   None if the folder cannot be read. */
 DdpError *ddp_checkpoint_list(const char *output, int64_t **numbers, int *n);
 /* What killed runs left behind. Rank 0 alone, when no other run writes there. */
 DdpError *ddp_checkpoint_sweep(const char *output);
@@ -61,7 +62,8 @@ DdpError *ddp_checkpoint_begin(char **partial, const char *output, int64_t updat
 /* The folder takes its name; one that had it before is gone. */
 DdpError *ddp_checkpoint_publish(const char *partial, const char *output, int64_t update);
 DdpError *ddp_checkpoint_delete(const char *output, int64_t update);
-/* Removes what k does not keep. A folder that is no complete checkpoint is not counted and stays. */
+/* Removes what k does not keep. A folder that is no complete checkpoint is not counted and
+   stays. */
 DdpError *ddp_checkpoint_rotate(const char *output, const DdpKeep *k);
 /* Removes a folder and the files in it. Missing ones are no error. */
 DdpError *ddp_checkpoint_remove(const char *folder);

@@ -1,6 +1,6 @@
-/* Buffers with ddp_broadcast_buffers = false: every rank has its own, as in PyTorch, and a checkpoint keeps all of
-   them, so that saving changes nothing in the run. In: buffers of the ranks. Out: one block [world][bytes], the same on
-   every rank; and the other way round. */
+/* Buffers with ddp_broadcast_buffers = false: every rank has its own, as in PyTorch, and a
+   checkpoint keeps all of them, so that saving changes nothing in the run. In: buffers of the
+   ranks. Out: one block [world][bytes], the same on every rank; and the other way round. */
 #include "run.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The lists of what a checkpoint keeps. In: a run. Out: names with the memory that they stand for, written to
-   and read from safetensors files, each part compared by name, type and shape. */
+/* The lists of what a checkpoint keeps. In: a run. Out: names with the memory that they stand
+   for, written to and read from safetensors files, each part compared by name, type and shape. */
 #include "parts.h"
 #include "safetensors.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* What a checkpoint keeps of a run, named: one list for each of its files. Writing, reading and sending to
-   other ranks all walk the same lists. */
+/* What a checkpoint keeps of a run, named: one list for each of its files. Writing, reading and
+   sending to other ranks all walk the same lists. */
 #ifndef DDP_TRAIN_PARTS_H
 #define DDP_TRAIN_PARTS_H
 #include "run.h"
@@ -40,8 +40,8 @@ DdpError *run_parts_open(RunParts *p, DdpRun *r, RunPartsOf of);
 void run_parts_close(RunParts *p);
 /* Atomically. */
 DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *path);
-/* Every part must be there with its type and shape, and nothing else; but with `changed` what the list lacks or
-   the file lacks is left as it is. */
+/* Every part must be there with its type and shape, and nothing else; but with `changed` what
+   the list lacks or the file lacks is left as it is. */
 DdpError *run_parts_read(const RunParts *p, const char *path, bool changed);
 /* Rank 0's parts to all ranks, in one message. Collective. */
 DdpError *run_parts_broadcast(const RunParts *p, DdpRun *r, const char *what);

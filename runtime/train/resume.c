@@ -1,6 +1,6 @@
-/* Going on from a checkpoint. In: resume_from_checkpoint, a folder. Out: a run that stands where the one stood
-   that wrote it, on every rank; or what is wrong with the folder, what differs between the runs, and what can be
-   done. Rank 0 alone reads. */
+/* Going on from a checkpoint. In: resume_from_checkpoint, a folder. Out: a run that stands where
+   the one stood that wrote it, on every rank; or what is wrong with the folder, what differs
+   between the runs, and what can be done. Rank 0 alone reads. */
 #include "changes.h"
 #include "file.h"
 #include "log.h"
@@ -207,8 +207,8 @@ static DdpError *send_states(DdpRun *r) {
 
 /* ---------- where it goes on ---------- */
 
-/* Updates that are left, the way data are counted: max_steps is a number of updates, num_train_epochs means
-   passes over the data, however many updates they have become. */
+/* Updates that are left, the way data are counted: max_steps is a number of updates,
+   num_train_epochs means passes over the data, however many updates they have become. */
 static int64_t total_from_here(const DdpRun *r) {
   const DdpProgress *at = &r->progress;
   if (r->set->max_steps > 0) return r->counts.planned;

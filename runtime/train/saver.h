@@ -1,5 +1,5 @@
-/* Writing of checkpoints while training goes on: a copy of all that is kept is taken between two updates, and a
-   thread writes it. Rank 0 alone. */
+/* Writing of checkpoints while training goes on: a copy of all that is kept is taken between two
+   updates, and a thread writes it. Rank 0 alone. */
 #ifndef DDP_TRAIN_SAVER_H
 #define DDP_TRAIN_SAVER_H
 #include "keep.h"
@@ -19,8 +19,9 @@ typedef struct RunImage {
 } RunImage;
 void run_image_close(RunImage *image);
 
-/* Writes r's image: begins to, and lets the thread do it, or does it at once where a copy does not fit into
-   memory or nobody wants one (`async_save = false`). The one before is waited for; its error is returned. */
+/* Writes r's image: begins to, and lets the thread do it, or does it at once where a copy does
+   not fit into memory or nobody wants one (`async_save = false`). The one before is waited for;
+   its error is returned. */
 DdpError *run_saver_start(DdpRun *r, const RunImage *image);
 /* The last one is on the disk, or why it is not. An error is told once. */
 DdpError *run_saver_wait(DdpRun *r);

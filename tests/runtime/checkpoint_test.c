@@ -1,5 +1,5 @@
-/* Folders of checkpoints: which one is complete, which is the newest, what is removed, and that a folder takes its
-   name only when it is whole. */
+/* Folders of checkpoints: which one is complete, which is the newest, what is removed, and that
+   a folder takes its name only when it is whole. */
 #include "check.h"
 #include "manifest.h"
 #include <sys/stat.h>
@@ -142,7 +142,8 @@ static void one_takes_the_place_of_another(void **state) {
   assert_false(exists(".checkpoint-3.old"));
 }
 
-/* What is left of a run that was killed; a folder that was moved away and has no successor comes back. */
+/* What is left of a run that was killed; a folder that was moved away and has no successor comes
+   back. */
 static void sweep(void **state) {
   (void)state;
   save(4, "four");
