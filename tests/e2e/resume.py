@@ -387,6 +387,31 @@ def no_room():
         expect(r.code == 9 and "checkpoint-50: update 50" in r.out, r.out)
 
 
+def no_memory():
+    """Where no copy fits into memory, training waits while checkpoints are written; they are the same."""
+    flags = ["--max_steps", "60", "--save_steps", "40", "--logging_steps", "1", "--eval_strategy", "no"]
+    with Folder() as f:
+        binary = f.compile(job(f, "model net = Normalised(400)\n"), "train")
+        straight, out = f.file("straight"), f.file("out")
+        r = start(binary, straight, flags)
+        expect(r.code == 0 and "no room for a copy" not in r.out, r.out)
+        p = subprocess.Popen([binary, "--output_dir", out] + flags, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             start_new_session=True)
+        try:
+            log = os.path.join(out, "log.jsonl")
+            wait_for(lambda: os.path.exists(log) and len(read_log(out)) > 2, 20, "the log")
+            with open(f"/proc/{p.pid}/statm") as file:
+                now = int(file.read().split()[0]) * resource.getpagesize()
+            resource.prlimit(p.pid, resource.RLIMIT_AS, (now + (8 << 20), now + (8 << 20)))
+            text, _ = p.communicate(timeout=60)
+        finally:
+            for pid in children(p.pid).values():
+                os.kill(pid, signal.SIGKILL)
+        expect(p.returncode == 0 and "no room for a copy of weights and optimizer state" in text, text)
+        for update in (40, 60):
+            equal(os.path.join(straight, f"checkpoint-{update}"), os.path.join(out, f"checkpoint-{update}"))
+
+
 def folders():
     """[52] 200 saves of 8 ranks into folders that are not there: only rank 0 makes, renames and removes anything."""
     with Folder() as f:
@@ -442,6 +467,7 @@ TESTS = {
     "other_job": other_job,
     "skip": skip,
     "no_room": no_room,
+    "no_memory": no_memory,
     "folders": folders,
 }
 if __name__ == "__main__":
