@@ -58,7 +58,7 @@ def torchrun_two_agents():
 
 
 def torchrun_two_hosts():
-    """The first host's name leads that host to itself only (127.0.1.1, as Debian writes it), the other to an address."""
+    """The first host's name leads that host to itself only (127.0.1.1, as Debian has it), the other to an address."""
     with Folder() as f, Hosts(2) as hosts:
         def on(h, args):
             with open(f.file(f"hosts{h}"), "w") as file:
