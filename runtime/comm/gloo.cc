@@ -96,7 +96,8 @@ int open_context(DdpGlooContext **out, int rank, int world, const char *address,
     gloo::transport::tcp::attr attributes;
     const char *interface = std::getenv("GLOO_SOCKET_IFNAME");
     if (interface && *interface)
-      attributes.iface = interface;
+      attributes.iface =
+          std::string(interface, std::strcspn(interface, ",")); // of several the first
     else
       attributes.hostname = address;
     c->device = gloo::transport::tcp::CreateDevice(attributes);

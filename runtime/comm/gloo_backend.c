@@ -392,13 +392,21 @@ static DdpError *start_worker(DdpComm *c) {
 /* Gloo's text without the line of its source. */
 static DdpError *open_error(const DdpCommOptions *o, const char *text) {
   const char *words = *text == '[' ? strstr(text, "] ") : NULL;
+  const char *interface = ddp_env(DDP_ENV_GLOO_SOCKET_IFNAME);
+  char place[128];
   words = words ? words + 2 : text;
+  if (*interface)
+    snprintf(place, sizeof place, "on interface %s (GLOO_SOCKET_IFNAME)", interface);
+  else
+    snprintf(place, sizeof place, "at %s", o->address);
+  if (strstr(words, "Unable to find address for"))
+    return ddp_error(DDP_USAGE, "opening Gloo %s: there is no such address here", place);
   if (strncmp(words, "Connect timeout", 15) == 0)
     return ddp_error(
         DDP_TIMEOUT,
-        "opening Gloo at %s (%s: does a firewall let any port through between the hosts?)",
-        o->address, words);
-  return ddp_error(DDP_PEER, "opening Gloo at %s: %s", o->address, words);
+        "opening Gloo %s (%s: does a firewall let any port through between the hosts?)", place,
+        words);
+  return ddp_error(DDP_PEER, "opening Gloo %s: %s", place, words);
 }
 
 static DdpError *gloo_open(DdpComm **out, const DdpCommOptions *o) {

@@ -125,6 +125,32 @@ def link_local():
             ends(c, time.monotonic(), {0: text, 1: text})
 
 
+def no_interface():
+    """An interface that does not exist is named, with the variable that says so."""
+    with Folder() as f, Hosts(2) as net:
+        binary = f.compile(JOB, "job")
+        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")], {"GLOO_SOCKET_IFNAME": "nope"}) as c:
+            c.start()
+            text = ["opening Gloo on interface nope (GLOO_SOCKET_IFNAME): there is no such address here"]
+            ends(c, time.monotonic(), {0: text, 1: text})
+
+
+def half_open():
+    """A host is cut off, its ranks die, and it comes back: it knows nothing of the connections and says so."""
+    with Folder() as f, Hosts(2) as net:
+        binary = f.compile(JOB, "job")
+        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
+            c.start()
+            wait_for(lambda: reached(f.file("out"), 5), "update 5", c)
+            net.cut(1)
+            os.killpg(c.parts[1][0].process.pid, signal.SIGKILL)
+            c.parts[1][0].process.wait()
+            net.mend()
+            c.finish(TIMEOUT + SLACK)
+            expect("lost rank 2" in c.out(0) or "lost rank 3" in c.out(0), c.text())
+            expect(c.codes(0) == {4}, c.text())
+
+
 def opening():
     """Host 1 is cut when its ranks have been admitted; then host 2 comes and the ranks begin to connect."""
     with Folder() as f, Hosts(3) as net:
@@ -218,4 +244,5 @@ main(dict(training=training, training_ipv6=lambda: training(ipv6=True), training
           one_way_out=lambda: one_way(False), between=lambda: between(2), between_single=lambda: between(1),
           stopped=lambda: stopped(3), stopped_first=lambda: stopped(0), evaluation=evaluation, saving=saving,
           computing=computing, end=end, never_reached=never_reached, rendezvous=rendezvous, opening=opening,
-          firewall=firewall, link_local=link_local))
+          firewall=firewall, no_interface=no_interface, half_open=half_open,
+          link_local=link_local))
