@@ -150,5 +150,49 @@ def ends():
         expect(not [x for x in os.listdir(f.path) if "tmp" in x or "partial" in x], f"left over: {os.listdir(f.path)}")
 
 
+def full():
+    """What comes when the trace is full is counted, and costs no memory."""
+    with Folder() as f:
+        with open(f.file("rows.csv"), "w") as out:
+            out.write("1,2\n" * 4)
+        with open(f.file("job.ddp"), "w") as out:
+            out.write(TINY)
+        must([DDPC, f.file("job.ddp"), "-o", f.file("train")])
+        kernels = len(json.loads(must([DDPC, "plan", "--json", f.file("job.ddp")]).out)["train_kernels"])
+        most, updates = 400000, 400000 // kernels + 1000
+        must([f.file("train"), "--output_dir", f.file("o"), "--profile", f.file("t.json"), "--max_steps", str(updates)])
+        with open(f.file("t.json")) as file:
+            events = json.load(file)["traceEvents"]
+        kept = sum(e["ph"] == "X" for e in events)
+        label = next(e["args"]["labels"] for e in events if e["name"] == "process_labels")
+        lost = int(label.split()[0])
+        # of an update at least its kernels and itself; parts that took no time are left out
+        expect(kept == most and lost >= updates * (kernels + 1) - most, f"{kept} events, {label}")
+
+
+TINY = """edition 1
+dataset d {
+  let rows = csv("rows.csv")
+  field x: float
+  field y: float
+  split train = rows
+}
+model net = Sequential(Linear(1, 4), Tanh(), Linear(4, 4), Tanh(), Linear(4, 4), Tanh(), Linear(4, 1))
+objective {
+  loss = mse_loss(flatten(net(unsqueeze(d.x, 1)), 0), d.y)
+}
+train {
+  output_dir = "out"
+  per_device_train_batch_size = 1
+  optim = sgd
+  learning_rate = 0.0
+  lr_scheduler_type = constant
+  max_grad_norm = 0
+  save_strategy = no
+  logging_strategy = no
+}
+"""
+
+
 assert os.path.isdir(BUILD)
-main(dict(time_line=time_line, gloo=gloo, one_rank=one_rank, ends=ends))
+main(dict(time_line=time_line, gloo=gloo, one_rank=one_rank, ends=ends, full=full))
