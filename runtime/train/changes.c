@@ -121,14 +121,23 @@ static int64_t global_batch(const DdpRun *r) {
   return r->job->train_batch * r->counts.accumulation * r->world;
 }
 
-/* Keeps the global batch where that is possible and nobody has chosen the accumulation. */
+/* May the accumulation follow from the checkpoint's global batch? Where it is set to what it was set
+   to then, as by a launcher that starts the same command with fewer ranks; or where ranks or batch are
+   others and nobody chose it for them. What was edited is a difference. */
+static bool accumulation_follows(const DdpRun *r, const DdpManifest *m) {
+  bool given = strncmp(r->config->source[DDP_KEY_gradient_accumulation_steps], "--", 2) == 0;
+  bool same = r->set->gradient_accumulation_steps == m->accumulation_set;
+  if (given) return same && !run_changes_allowed(r);
+  return same || m->world * m->batch != r->job->train_batch * r->world;
+}
+
+/* Keeps the global batch where that is possible. */
 static int put_batch(FILE *out, const DdpRun *r, const DdpManifest *m, int64_t *accumulation) {
   int64_t now = r->set->gradient_accumulation_steps, one = r->job->train_batch * r->world;
   int64_t global = m->world * m->batch * m->accumulation;
-  bool given = strncmp(r->config->source[DDP_KEY_gradient_accumulation_steps], "--", 2) == 0;
   *accumulation = now;
   if (now * one == global) return 0;
-  if (!given && global % one == 0) {
+  if (accumulation_follows(r, m) && global % one == 0) {
     *accumulation = global / one;
     ddp_log(DDP_LOG_info,
             "resume: the checkpoint was written with %lld rank%s; gradient_accumulation_steps is "

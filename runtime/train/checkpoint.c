@@ -72,6 +72,7 @@ static void describe(const DdpRun *r, RunImage *image) {
                      .world = r->world,
                      .batch = r->job->train_batch,
                      .accumulation = r->counts.accumulation,
+                     .accumulation_set = r->set->gradient_accumulation_steps,
                      .samples = r->sampler.shards.samples,
                      .updates_per_epoch = r->counts.updates,
                      .complete_state = r->set->save_only_model != 1,

@@ -22,17 +22,12 @@ typedef struct Member {
   const char *name;
   size_t offset;
 } Member;
-static const Member numbers[] = {NUMBER(format),
-                                 NUMBER(update),
-                                 NUMBER(total),
-                                 NUMBER(planned),
-                                 NUMBER(epoch),
-                                 NUMBER(place),
-                                 NUMBER(world),
-                                 NUMBER(batch),
-                                 NUMBER(accumulation),
-                                 NUMBER(samples),
-                                 NUMBER(updates_per_epoch),
+static const Member numbers[] = {NUMBER(format),        NUMBER(update),
+                                 NUMBER(total),         NUMBER(planned),
+                                 NUMBER(epoch),         NUMBER(place),
+                                 NUMBER(world),         NUMBER(batch),
+                                 NUMBER(accumulation),  NUMBER(accumulation_set),
+                                 NUMBER(samples),       NUMBER(updates_per_epoch),
                                  NUMBER(complete_state)};
 static const Member hashes[] = {NUMBER(spec_hash), NUMBER(plan_hash), NUMBER(data_hash)};
 static const Member texts[] = {NUMBER(job), NUMBER(compiler)};

@@ -25,6 +25,7 @@ typedef struct DdpManifest {
   int64_t update, total, planned; /* finished updates, those of the whole run (counts.h) */
   int64_t epoch, place;           /* from 0; samples of it that are done (ddp_counts_place) */
   int64_t world, batch, accumulation;
+  int64_t accumulation_set; /* what the setting says; another number of ranks may have changed it */
   int64_t samples, updates_per_epoch;
   int64_t complete_state; /* 0: only the weights (save_only_model) */
   uint64_t spec_hash, plan_hash, data_hash;

@@ -253,6 +253,16 @@ def ranks():
                 near = abs(loss - expected[step]) <= 1e-5 * abs(expected[step])
                 expect(step > until or near, f"{world} ranks, update {step}: {loss}, not {expected[step]}")
             folder = out
+        # The same command with fewer ranks, as a launcher starts it again.
+        out = copied(f, straight, 26, "fewer")
+        more = flags + ["--resume_from_checkpoint", "true", "--stop_at_update", "30", "--gradient_accumulation_steps"]
+        r = start(binary, out, more + ["2"])
+        expect(r.code == 9 and "gradient_accumulation_steps is 4 instead of 2" in r.out, r.out)
+        r = start(binary, out, more + ["3"])
+        expect(r.code == 2 and "24 = 8 x 3 x 1 now" in r.out, r.out)
+        edited = f.compile(job(f, TIED, "1_396"), "edited", ["train.gradient_accumulation_steps=3"])
+        r = start(edited, copied(f, straight, 26, "edit"), more[:-1], 2)
+        expect(r.code == 2 and "48 = 8 x 3 x 2 now" in r.out, r.out)
         # Another global batch: named, and gone on from where samples are neither read twice nor left out.
         out = copied(f, straight, 26, "on3")
         more = flags + ["--resume_from_checkpoint", "true"]
