@@ -28,7 +28,8 @@ typedef struct Verify {
   const char *folder, *program, *console;
   int64_t ranks, breaks, updates; /* as asked for; updates 0: the job's own number */
   uint64_t random;
-  bool saves; /* this command says when to save */
+  bool saves;        /* this command says when to save */
+  bool weights_only; /* the job saves weights alone; here it does not */
   bool json;
   /* of the straight run */
   long long last;       /* update */
@@ -109,7 +110,9 @@ static int compile(Verify *v, const char *file) {
   v->saves = true; /* where the best checkpoint is loaded, saving follows evaluation */
   for (uint32_t i = 0; i < job->settings.len; i++) {
     const JobSetting *s = &job->settings.at[i];
-    if (!strcmp(s->key, "load_best_model_at_end") && !strcmp(s->value, "true")) v->saves = false;
+    bool set = !strcmp(s->value, "true");
+    if (!strcmp(s->key, "load_best_model_at_end") && set) v->saves = false;
+    if (!strcmp(s->key, "save_only_model") && set) v->weights_only = true;
   }
   diag_reset();
   return cmd_compile(&one);
@@ -131,6 +134,7 @@ static Words command(Verify *v, const char *output, long long save_every) {
     add(v, &w, "--nproc-per-node", arena_printf(v->arena, "%lld", (long long)v->ranks));
   add(v, &w, "--output_dir", output);
   if (v->updates) add(v, &w, "--max_steps", arena_printf(v->arena, "%lld", (long long)v->updates));
+  if (v->weights_only) add(v, &w, "--save_only_model", "false");
   if (v->saves) {
     add(v, &w, "--save_strategy", "steps");
     add(v, &w, "--save_steps", arena_printf(v->arena, "%lld", save_every));

@@ -20,6 +20,9 @@ same("as JSON", (found["same"], found["ranks"], found["updates"], found["differe
 same("breaks as JSON", [sorted(b) for b in found["breaks"]], [["checkpoint", "exit", "what"]] * 2)
 same("nothing is left", set(pathlib.Path(tempfile.gettempdir()).glob("ddpc-verify-*")) - before, set())
 
+out, _ = ddpc("verify-restart", "job.ddp", "--breaks", "2", "-D", "train.save_only_model=true")
+says("a job that saves weights alone", out, "the same: ")
+
 for option, text in (("--breaks=0", "--breaks=0: must be a whole number from 1 on"), ("--ranks=x", "--ranks=x: must be")):
     says(option, ddpc("verify-restart", "job.ddp", option, status=2)[1], text)
 write("bad.ddp", LONG.replace("relu", "relux"))
