@@ -5,8 +5,8 @@ import random
 import signal
 import subprocess
 
-from chaos import (JOB, SLOW, Folder, Live, amount, checkpoints, expect, fresh_pause, leftovers, main, must, run,
-                   inside_namespaces, wait_for)
+from chaos import (JOB, SLOW, Folder, Live, amount, checkpoints, expect, fresh_pause, leftovers, main, must,
+                   inside_namespaces, read_log, run, wait_for)
 
 KILLS = amount("DDP_CHAOS_KILLS", 30)
 UPDATES = 3000
@@ -30,18 +30,23 @@ def under_way(out):
         return False
 
 
+def newest_name(out):
+    """Without a look inside: quick, while a run is under way."""
+    return max((int(x[11:]) for x in os.listdir(out) if x.startswith("checkpoint-")), default=0)
+
+
 def killed_saves():
     """Killed while it saves, KILLS times: a rank, all of them, on 1 and 2 ranks."""
     with Folder() as f:
-        binary, inside = f.compile(JOB, "train", WIDE), 0
+        binary, inside = f.compile(JOB, "train", WIDE + ["train.save_total_limit=4"]), 0
         for turn in range(KILLS):
             ranks = 1 + turn % 2
             out = f.file(f"out{ranks}")
             newest = max(checkpoints(out), default=0)
             with Live(f, [binary, *flags(out, UPDATES, ranks), "--resume_from_checkpoint", "true"],
                       name=f"console{turn}") as live:
-                wait_for(lambda: live.p.poll() is not None or
-                         (under_way(out) and max(checkpoints(out), default=0) > newest), 30 * SLOW, "a save")
+                wait_for(lambda: live.p.poll() is not None or (under_way(out) and newest_name(out) > newest),
+                         30 * SLOW, f"a save:\n{live.text()}")
                 expect(live.p.poll() is None, f"turn {turn} ended by itself:\n{live.text()}")
                 if newest:
                     expect(f"/checkpoint-{newest}: update {newest} of" in live.text(10**6),
@@ -105,6 +110,7 @@ def full_disk():
             disk.resize("64m")
             r = run(command, limit=30 * SLOW)
             expect(r.code == 0 and f"/checkpoint-{kept[-1]}: update {kept[-1]} of" in r.out, f"exit {r.code}\n{r.out}")
+            read_log(out)  # every line is whole
             must([binary, *flags(f.file(f"straight{ranks}"), 60, ranks, 60)], limit=30 * SLOW)
             expect(weights(out) == weights(f.file(f"straight{ranks}")), "other weights than a straight run")
             # Room for the log alone, then for nothing: the old weights stay.
