@@ -49,7 +49,7 @@ DdpError *run_best_open(DdpRun *r) {
 }
 
 /* greater_is_better; unset: unless the name ends in "loss", as in the Trainer. */
-static bool greater(const DdpRun *r) {
+bool run_best_greater(const DdpRun *r) {
   const char *name = r->set->metric_for_best_model ? r->set->metric_for_best_model : "loss";
   size_t n = strlen(name);
   if (r->set->greater_is_better >= 0) return r->set->greater_is_better == 1;
@@ -65,7 +65,7 @@ DdpError *run_best_see(DdpRun *r, const double *metrics, bool *better) {
   *better = false;
   if (!r->seeks_best) return NULL;
   double now = metrics[r->metric];
-  bool up = greater(r);
+  bool up = run_best_greater(r);
   double before = p->best_at >= 0 ? p->best : up ? -INFINITY : INFINITY;
   Told told = {.best = p->best, .at = p->best_at};
   if (up ? now > before : now < before) { /* never where it is no number */

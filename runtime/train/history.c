@@ -250,3 +250,25 @@ DdpError *ddp_history_read(DdpHistory *h, const char *path) {
   json_decref(root);
   return error;
 }
+
+DdpError *ddp_history_seek(const DdpHistory *h, const char *key, bool greater, double *value,
+                           int64_t *step) {
+  char *text = NULL;
+  *step = -1;
+  if (asprintf(&text, "[%s]", h->lines ? h->log : "") < 0)
+    return ddp_error(DDP_MEMORY, "out of memory");
+  json_t *all = json_loads(text, 0, NULL);
+  free(text);
+  if (!all) return ddp_error(DDP_MEMORY, "out of memory");
+  for (size_t i = 0; i < json_array_size(all); i++) {
+    const json_t *entry = json_array_get(all, i), *v = json_object_get(entry, key);
+    int64_t at = json_integer_value(json_object_get(entry, "step"));
+    double now = json_number_value(v);
+    if (!json_is_number(v) || at < 1) continue;
+    if (*step >= 0 && !(greater ? now > *value : now < *value)) continue;
+    *value = now;
+    *step = at;
+  }
+  json_decref(all);
+  return NULL;
+}

@@ -197,6 +197,7 @@ DdpError *run_evaluate(DdpRun *r, double *metrics, double *seconds, int64_t *sam
 
 /* ---- best.c */
 DdpError *run_best_open(DdpRun *r);
+bool run_best_greater(const DdpRun *r); /* is a greater metric the better one? */
 /* After an evaluation: was it the best so far? The same answer on all ranks. */
 DdpError *run_best_see(DdpRun *r, const double *metrics, bool *better);
 /* Before a checkpoint, rank 0: where the best one lies, once all earlier ones are written. */

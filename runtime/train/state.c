@@ -23,6 +23,42 @@ static DdpError *check_best(DdpRun *r) {
   return ddp_history_set_best(r->history, NULL);
 }
 
+/* checkpoint-N beside the folder that was resumed from, if it is complete; else NULL. */
+static char *beside(const char *resumed, int64_t update) {
+  size_t n = strlen(resumed);
+  char *folder = NULL;
+  while (n > 1 && resumed[n - 1] == '/') n--;
+  while (n > 0 && resumed[n - 1] != '/') n--;
+  if (asprintf(&folder, "%.*scheckpoint-%lld", (int)n, resumed, (long long)update) < 0) return NULL;
+  DdpError *gone = ddp_checkpoint_verify(folder, false, NULL);
+  if (!gone) return folder;
+  ddp_error_free(gone);
+  free(folder);
+  return NULL;
+}
+
+/* With another metric or direction than before, the best one so far is another one. Rank 0's is what counts. */
+static DdpError *seek_best(DdpRun *r, const char *resumed) {
+  DdpProgress *p = &r->progress;
+  char key[120];
+  double best = 0;
+  int64_t at = -1;
+  if (!r->seeks_best || !resumed) return NULL;
+  snprintf(key, sizeof key, "eval_%s", r->job->metrics[r->metric]);
+  DDP_TRY(ddp_history_seek(r->history, key, run_best_greater(r), &best, &at));
+  if (at == p->best_at) return NULL;
+  char *folder = at >= 0 ? beside(resumed, at) : NULL;
+  p->best = best;
+  p->best_at = at;
+  if (at >= 0)
+    ddp_log(DDP_LOG_warning,
+            "by %s as it is judged now, the best evaluation so far is that of update %lld%s", key,
+            (long long)at, folder ? "" : ", which was not saved");
+  DdpError *error = ddp_history_set_best(r->history, folder);
+  free(folder);
+  return error;
+}
+
 DdpError *run_state_open(DdpRun *r) {
   const char *folder = run_resume_folder(r);
   if (r->rank != 0) return NULL;
@@ -31,7 +67,8 @@ DdpError *run_state_open(DdpRun *r) {
   if (folder && !path) return ddp_error(DDP_MEMORY, "out of memory");
   DdpError *error = path ? ddp_history_read(r->history, path) : NULL;
   free(path);
-  return error ? error : check_best(r);
+  if (!error) error = check_best(r);
+  return error ? error : seek_best(r, folder);
 }
 
 static int64_t steps(const DdpRun *r, double every) {

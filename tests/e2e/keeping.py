@@ -227,6 +227,14 @@ def resumed():
         expect(saved(out) == saved(straight) == [1, 5, 6], f"{saved(out)}, {saved(straight)}")
         expect(best(out) == (1, 1, "checkpoint-1") and weights(out) == weights(straight), f"{best(out)}")
         expect(history(state(out, 6)) == history(state(straight, 6)), "another history")
+        # judged another way, another one is the best so far
+        other = f.file("other")
+        for update in (1, 5):
+            shutil.copytree(os.path.join(straight, f"checkpoint-{update}"), os.path.join(other, f"checkpoint-{update}"))
+        r = run([binary, "--output_dir", other, "--max_steps", "6", "--resume_from_checkpoint", "true",
+                 "--metric_for_best_model", "loss", "--greater_is_better", "true"] + flags)
+        expect(r.code == 0 and "the best evaluation so far is that of update 5" in r.out, r.out)
+        expect(best(other) == (6, 6, "checkpoint-6") and weights(other)["w"][0] == 6, f"{best(other)}")
         # when the best folder is gone its metric still counts, and the run says that its weights cannot come back
         shutil.rmtree(os.path.join(straight, "checkpoint-1"))
         shutil.rmtree(os.path.join(straight, "checkpoint-6"))

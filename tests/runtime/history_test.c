@@ -137,6 +137,28 @@ static void there_and_back(void **state) {
   ddp_history_close(again);
 }
 
+static void seeking(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "{\"eval_loss\": 0.1, \"step\": 0}", "{\"eval_loss\": 3, \"eval_f1\": null, \"step\": 1}",
+      "{\"loss\": 0.01, \"step\": 2}", "{\"eval_loss\": 2.5, \"step\": 2}",
+      "{\"eval_loss\": 2.5, \"step\": 3}"};
+  DdpHistory *h;
+  double value = 0;
+  int64_t step = 0;
+  CHECK_OK(ddp_history_open(&h));
+  CHECK_OK(ddp_history_seek(h, "eval_loss", false, &value, &step));
+  assert_int_equal(step, -1);
+  for (int i = 0; i < 5; i++) CHECK_OK(ddp_history_add(h, lines[i]));
+  CHECK_OK(ddp_history_seek(h, "eval_loss", false, &value, &step));
+  assert_true(step == 2 && value == 2.5);
+  CHECK_OK(ddp_history_seek(h, "eval_loss", true, &value, &step));
+  assert_true(step == 1 && value == 3);
+  CHECK_OK(ddp_history_seek(h, "eval_f1", true, &value, &step));
+  assert_int_equal(step, -1);
+  ddp_history_close(h);
+}
+
 static void broken(void **state) {
   (void)state;
   static const char *const rows[][2] = {
@@ -198,9 +220,9 @@ static void rotation(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(reals), cmocka_unit_test(schema),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(reals),          cmocka_unit_test(schema),
                                      cmocka_unit_test(there_and_back), cmocka_unit_test(broken),
-                                     cmocka_unit_test(rotation)};
+                                     cmocka_unit_test(seeking),        cmocka_unit_test(rotation)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   check_folder_remove();
   return failed;
