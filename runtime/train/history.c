@@ -9,11 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries are kept as the text that they have in the file: a long run has many, and every checkpoint writes
-   all of them. */
-struct DdpHistory {
-  char *log; /* entries with ",\n" between them */
+typedef struct Text {
+  char *bytes;
   size_t size, room;
+} Text;
+
+/* Entries are kept as the text that they have in the file: a long run has many, and every checkpoint writes
+   all of them. What has come since the last one waits as it came, so that a line of the log costs no more
+   than a copy. */
+struct DdpHistory {
+  Text log;     /* entries with ",\n" between them */
+  Text waiting; /* lines, each with its zero */
   int64_t lines;
   char *best;
 };
@@ -25,7 +31,8 @@ DdpError *ddp_history_open(DdpHistory **out) {
 
 void ddp_history_close(DdpHistory *h) {
   if (!h) return;
-  free(h->log);
+  free(h->log.bytes);
+  free(h->waiting.bytes);
   free(h->best);
   free(h);
 }
@@ -121,14 +128,17 @@ static void dump(FILE *out, const json_t *v, int indent) {
   }
 }
 
-/* Room for n more bytes and a zero; grows by doubling. */
-static DdpError *reserve(DdpHistory *h, size_t n) {
-  size_t room = h->room ? h->room : 4096;
-  while (room < h->size + n + 1) room *= 2;
-  char *grown = room > h->room ? realloc(h->log, room) : h->log;
+/* n bytes and a zero behind them; room grows by doubling. */
+static DdpError *put(Text *t, const char *bytes, size_t n) {
+  size_t room = t->room ? t->room : 1 << 16; /* what is not used costs no memory */
+  while (room < t->size + n + 1) room *= 2;
+  char *grown = room > t->room ? realloc(t->bytes, room) : t->bytes;
   if (!grown) return ddp_error(DDP_MEMORY, "out of memory");
-  h->log = grown;
-  h->room = room;
+  t->bytes = grown;
+  t->room = room;
+  memcpy(t->bytes + t->size, bytes, n);
+  t->size += n;
+  t->bytes[t->size] = 0;
   return NULL;
 }
 
@@ -137,26 +147,34 @@ static DdpError *append(DdpHistory *h, const json_t *entry) {
   size_t n = 0;
   FILE *out = open_memstream(&text, &n);
   if (!out) return ddp_error(DDP_MEMORY, "out of memory");
-  fputs(h->lines ? ",\n    " : "    ", out);
+  fputs(h->log.size ? ",\n    " : "    ", out);
   dump(out, entry, 4);
   bool written = ferror(out) == 0;
   written = fclose(out) == 0 && written;
-  DdpError *error = written ? reserve(h, n) : ddp_error(DDP_MEMORY, "out of memory");
-  if (!error) {
-    memcpy(h->log + h->size, text, n + 1);
-    h->size += n;
-    h->lines++;
-  }
+  DdpError *error = written ? put(&h->log, text, n) : ddp_error(DDP_MEMORY, "out of memory");
   free(text);
   return error;
 }
 
 DdpError *ddp_history_add(DdpHistory *h, const char *line) {
-  json_error_t where;
-  json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, &where);
-  if (!entry) return ddp_error(DDP_FAILED, "a line of the log is no JSON: %s", where.text);
-  DdpError *error = append(h, entry);
-  json_decref(entry);
+  DDP_TRY(put(&h->waiting, line, strlen(line) + 1));
+  h->lines++;
+  return NULL;
+}
+
+/* The lines that wait become entries. */
+static DdpError *settle(DdpHistory *h) {
+  DdpError *error = NULL;
+  for (size_t at = 0; !error && at < h->waiting.size;) {
+    const char *line = h->waiting.bytes + at;
+    json_error_t where;
+    json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, &where);
+    error = entry ? append(h, entry)
+                  : ddp_error(DDP_FAILED, "a line of the log is no JSON: %s", where.text);
+    json_decref(entry);
+    at += strlen(line) + 1;
+  }
+  if (!error) h->waiting.size = 0;
   return error;
 }
 
@@ -199,15 +217,17 @@ static bool dump_state(FILE *out, const DdpHistory *h, const json_t *root) {
   if (written) {
     const char *rest = strstr(text, list) + sizeof list - 1;
     fwrite(text, 1, (size_t)(rest - text), out);
-    if (h->lines) fprintf(out, "\n%s\n  ", h->log);
+    if (h->log.size) fprintf(out, "\n%s\n  ", h->log.bytes);
     fprintf(out, "%s\n", rest);
   }
   free(text);
   return written;
 }
 
-DdpError *ddp_history_text(const DdpHistory *h, const DdpTrainerState *s, char **text) {
+DdpError *ddp_history_text(DdpHistory *h, const DdpTrainerState *s, char **text) {
   size_t size = 0;
+  *text = NULL;
+  DDP_TRY(settle(h));
   json_t *root = state_object(h, s);
   FILE *out = root ? open_memstream(text, &size) : NULL;
   bool written = false;
@@ -244,18 +264,20 @@ DdpError *ddp_history_read(DdpHistory *h, const char *path) {
   if (!error && !json_is_string(best) && !json_is_null(best))
     error = wrong(path, "best_model_checkpoint", "a text or null");
   if (!error) error = ddp_history_set_best(h, json_string_value(best));
-  if (!error) h->lines = (int64_t)(h->size = 0);
+  if (!error) h->log.size = h->waiting.size = 0;
   for (size_t i = 0; !error && i < json_array_size(log); i++)
     error = append(h, json_array_get(log, i));
+  if (!error) h->lines = (int64_t)json_array_size(log);
   json_decref(root);
   return error;
 }
 
-DdpError *ddp_history_seek(const DdpHistory *h, const char *key, bool greater, double *value,
+DdpError *ddp_history_seek(DdpHistory *h, const char *key, bool greater, double *value,
                            int64_t *step) {
   char *text = NULL;
   *step = -1;
-  if (asprintf(&text, "[%s]", h->lines ? h->log : "") < 0)
+  DDP_TRY(settle(h));
+  if (asprintf(&text, "[%s]", h->log.size ? h->log.bytes : "") < 0)
     return ddp_error(DDP_MEMORY, "out of memory");
   json_t *all = json_loads(text, 0, NULL);
   free(text);

@@ -29,10 +29,10 @@ int64_t ddp_history_lines(const DdpHistory *h);
 DdpError *ddp_history_set_best(DdpHistory *h, const char *folder);
 const char *ddp_history_best(const DdpHistory *h);
 /* The best value of a key among the entries, from update 1 on: *step is -1 where none has a number. */
-DdpError *ddp_history_seek(const DdpHistory *h, const char *key, bool greater, double *value,
+DdpError *ddp_history_seek(DdpHistory *h, const char *key, bool greater, double *value,
                            int64_t *step);
-/* The text of trainer_state.json; to be freed. */
-DdpError *ddp_history_text(const DdpHistory *h, const DdpTrainerState *s, char **text);
+/* The text of trainer_state.json; to be freed. An added line that was no JSON is an error now. */
+DdpError *ddp_history_text(DdpHistory *h, const DdpTrainerState *s, char **text);
 /* Takes the log and the best folder from a file; what h held before is gone. Anything that is not what
    ddp_history_text writes is an error that names the file and the field. */
 DdpError *ddp_history_read(DdpHistory *h, const char *path);

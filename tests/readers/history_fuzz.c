@@ -15,7 +15,7 @@ const FuzzSeed fuzz_seeds[] = {
     FUZZ_SEED("{\"best_model_checkpoint\": null, \"log_history\": []}"),
     {NULL, 0}};
 
-static char *text_of(const DdpHistory *h) {
+static char *text_of(DdpHistory *h) {
   const DdpTrainerState s = {.epoch = 1.5, .best_metric = (double)NAN, .best_global_step = -1};
   char *text = NULL;
   DdpError *e = ddp_history_text(h, &s, &text);

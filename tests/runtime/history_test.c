@@ -54,7 +54,7 @@ static const DdpTrainerState at = {.epoch = 1.5,
                                    .best_metric = NAN,
                                    .best_global_step = -1};
 
-static char *text_of(const DdpHistory *h, const DdpTrainerState *s) {
+static char *text_of(DdpHistory *h, const DdpTrainerState *s) {
   char *text = NULL;
   CHECK_OK(ddp_history_text(h, s, &text));
   return text;
