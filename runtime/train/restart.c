@@ -26,6 +26,7 @@ static struct {
   int64_t accumulation;
   Known *known;
   int n_known;
+  char **flags; /* of a rank that was restarted; as long as the process */
 } state;
 
 static bool identify(int64_t update, Known *out) {
@@ -169,7 +170,7 @@ DdpError *run_restart_flags(const DdpLaunch *l, int *argc, char ***argv) {
   char **longer = calloc((size_t)*argc + 3, sizeof *longer);
   if (!longer) return ddp_error(DDP_MEMORY, "out of memory");
   memcpy(longer, *argv, (size_t)*argc * sizeof *longer);
-  *argv = longer; /* lives as long as the process */
+  *argv = state.flags = longer;
   DDP_TRY(resume_flag(argc, longer));
   return batch_flag(l, argc, longer);
 }

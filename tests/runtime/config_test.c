@@ -168,12 +168,9 @@ static void json_is_checked(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(precedence),
-      cmocka_unit_test(spellings),
-      cmocka_unit_test(refusals),
-      cmocka_unit_test(bool_or_word),
-      cmocka_unit_test(lists),
-      cmocka_unit_test(repeating_is_no_change),
+      cmocka_unit_test(precedence),      cmocka_unit_test(spellings),
+      cmocka_unit_test(refusals),        cmocka_unit_test(bool_or_word),
+      cmocka_unit_test(lists),           cmocka_unit_test(repeating_is_no_change),
       cmocka_unit_test(json_is_checked),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
