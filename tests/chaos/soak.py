@@ -40,6 +40,7 @@ class Soak:
 
     def start(self):
         self.incarnations += 1
+        self.newest = self.saved()  # what comes then is the new ranks' own
         self.live = Live(self.folder, self.command, name="console")
 
     def progress(self, what):
@@ -70,6 +71,7 @@ class Soak:
             now = self.live.ranks()
             return len(now) == RANKS and not set(now.values()) & set(before.values())
         wait_for(fresh, limit * SLOW, f"new ranks after {what}\n{self.live.text()}")
+        self.newest = self.saved()
 
     # ---- faults
 
