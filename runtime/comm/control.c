@@ -23,7 +23,7 @@
 static const double beat_every = 0.25, send_wait = 1.0;
 /* Seconds: a rank that others wait for is missed a moment before it is lost here; a silence that is
    told; heard of again. */
-static const double silence_slack = 0.5, silence_told = 10, heard_again = 1.0;
+static const double silence_slack = 0.25, silence_told = 10, heard_again = 1.0;
 enum { BACKLOG = 32 << 10 }; /* unread bytes after which a rank gets no more positions */
 
 typedef struct Link {

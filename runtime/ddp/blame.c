@@ -12,7 +12,7 @@
 
 /* Seconds: silent for longer is stopped; true cause of a broken connection is awaited; a rank that
    is still computing long after the job's first error is ended. */
-static const double silent = 1.0, cause_wait = 1.0, grace = 2.0;
+static const double silent = 1.0, cause_wait = 1.0, grace = 1.75;
 /* Phases of a rank for which the others wait longer. */
 static const char saving[] = "saving", opening[] = "opening";
 
