@@ -14,6 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.environ.get("DDP_BUILD", os.path.join(ROOT, "build"))
 DDPC = os.path.join(BUILD, "ddpc")
 LIMIT = 60  # seconds; a hang is a failure
+ENDLESS = ["--max_steps", "1000000", "--logging_steps", "1", "--eval_strategy", "no"]
 
 
 class Failure(Exception):
@@ -140,6 +141,44 @@ def wait_for(condition, limit, what):
             return value
         time.sleep(0.005)
     raise Failure(f"waited {limit} s for {what}")
+
+
+def reached(folder, step):
+    try:
+        return any(r.get("step", 0) >= step for r in read_log(folder))
+    except (OSError, ValueError):
+        return False
+
+
+class Started:
+    """A program in a session of its own; ends with everything in it."""
+
+    def __init__(self, folder, args, env=None):
+        self.console = open(folder.file("console"), "w+")
+        self.p = subprocess.Popen(args, stdout=self.console, stderr=subprocess.STDOUT, start_new_session=True,
+                                  env=dict(os.environ, **(env or {})))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pid in children(self.p.pid).values():
+            os.kill(pid, signal.SIGKILL)
+        self.p.wait()
+        self.console.close()
+
+    def text(self):
+        self.console.flush()
+        with open(self.console.name) as f:
+            return f.read()
+
+    def end(self, limit):
+        try:
+            code = self.p.wait(limit)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"still running after {limit} s:\n{self.text()}")
+        wait_for(lambda: not children(self.p.pid), 2, "the last process to go")
+        return code
 
 
 SKIPPED = 77  # exit code, as CMakeLists.txt tells ctest

@@ -8,17 +8,10 @@ import subprocess
 import sys
 import time
 
-from ddptest import Failure, Folder, children, expect, main, read_log, wait_for
+from ddptest import ENDLESS, Folder, Started, children, expect, main, reached, wait_for
 
 JOB = "examples/digits/job.ddp"
 RANKS = 4
-
-
-def reached(folder, step):
-    try:
-        return any(r.get("step", 0) >= step for r in read_log(folder))
-    except (OSError, ValueError):
-        return False
 
 
 def fault(rank, sig, flags, limit, backend=()):
@@ -27,26 +20,13 @@ def fault(rank, sig, flags, limit, backend=()):
         binary = f.compile(JOB, "digits")
         shm = set(os.listdir("/dev/shm"))
         out = f.file("out")
-        log = open(f.file("console"), "w+")
-        p = subprocess.Popen([binary, "--nproc-per-node", str(RANKS), "--output_dir", out, "--max_steps", "1000000",
-                              "--logging_steps", "1", "--eval_strategy", "no", *flags, *backend],
-                             stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-        try:
+        with Started(f, [binary, "--nproc-per-node", str(RANKS), "--output_dir", out, *ENDLESS, *flags, *backend]) as s:
             wait_for(lambda: reached(out, 5), 30, "update 5")
-            os.kill(children(p.pid)[rank], sig)
+            os.kill(children(s.p.pid)[rank], sig)
             start = time.monotonic()
-            try:
-                code = p.wait(limit)
-            except subprocess.TimeoutExpired:
-                raise Failure(f"still running {limit} s after {sig.name} of rank {rank}")
+            code = s.end(limit)
             seconds = time.monotonic() - start
-            wait_for(lambda: not children(p.pid), 1, "the last process to go")
-        finally:
-            for pid in children(p.pid).values():
-                os.kill(pid, signal.SIGKILL)
-            p.wait()
-            log.seek(0)
-            text = log.read()
+            text = s.text()
         expect(set(os.listdir("/dev/shm")) <= shm, "something is left in /dev/shm")
         expect(not [x for x in os.listdir(out) if "tmp" in x], f"half-written files: {os.listdir(out)}")
         for survivor in set(range(RANKS)) - {rank}:
@@ -83,29 +63,20 @@ def saving():
             os.mkdir(out)
             pipe = os.path.join(out, "model.safetensors.tmp")  # who opens it for writing waits for a reader
             os.mkfifo(pipe)
-            with open(f.file("console"), "w+") as log:
-                p = subprocess.Popen([binary, "--nproc-per-node", "3", "--output_dir", out, "--max_steps", "3",
-                                      "--warmup_steps", "0", "--eval_strategy", "no", "--ddp_timeout", "3"],
-                                     stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-                try:
-                    wait_for(lambda: {0, 1, 2} <= set(children(p.pid)) and waits_in_open(children(p.pid)[0]), 30,
-                             "rank 0 to save")
-                    start = time.monotonic()
-                    if stop:
-                        os.kill(children(p.pid)[0], signal.SIGSTOP)
-                    else:
-                        time.sleep(8)  # the slow disk
-                        with open(pipe, "rb") as reader:
-                            reader.read()
-                    code = p.wait(15)
-                    seconds = time.monotonic() - start
-                    wait_for(lambda: not children(p.pid), 1, "the last process to go")
-                finally:
-                    for pid in children(p.pid).values():
-                        os.kill(pid, signal.SIGKILL)
-                    p.wait()
-                log.seek(0)
-                text = log.read()
+            with Started(f, [binary, "--nproc-per-node", "3", "--output_dir", out, "--max_steps", "3", "--warmup_steps", "0",
+                             "--eval_strategy", "no", "--ddp_timeout", "3"]) as s:
+                wait_for(lambda: {0, 1, 2} <= set(children(s.p.pid)) and waits_in_open(children(s.p.pid)[0]), 30,
+                         "rank 0 to save")
+                start = time.monotonic()
+                if stop:
+                    os.kill(children(s.p.pid)[0], signal.SIGSTOP)
+                else:
+                    time.sleep(8)  # the slow disk
+                    with open(pipe, "rb") as reader:
+                        reader.read()
+                code = s.end(15)
+                seconds = time.monotonic() - start
+                text = s.text()
             if not stop:
                 expect(code == 0, f"exit code {code}:\n{text}")
                 continue
@@ -123,28 +94,20 @@ def launcher_ends():
     """The launcher is asked to end while a rank is stopped, or is killed: nothing is left, and its port is free."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         for stop in (None, 0, 2):
-            with Folder() as f, open(f.file("console"), "w+") as log:
+            with Folder() as f:
                 binary = f.compile(JOB, "digits")
                 out = f.file("out")
                 with socket.socket() as s:
                     s.bind(("127.0.0.1", 0))
                     port = s.getsockname()[1]
-                p = subprocess.Popen([binary, "--nproc-per-node", "4", "--output_dir", out, "--max_steps", "1000000",
-                                      "--logging_steps", "1", "--eval_strategy", "no", "--master-port", str(port)],
-                                     stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-                try:
+                with Started(f, [binary, "--nproc-per-node", "4", "--output_dir", out, *ENDLESS,
+                                 "--master-port", str(port)]) as s:
                     wait_for(lambda: reached(out, 5), 30, "update 5")
                     if stop is not None:
-                        os.kill(children(p.pid)[stop], signal.SIGSTOP)
-                    os.kill(p.pid, number)
-                    code = p.wait(10)
-                    wait_for(lambda: not children(p.pid), 5, f"the ranks to go after {number.name}")
-                finally:
-                    for pid in children(p.pid).values():
-                        os.kill(pid, signal.SIGKILL)
-                    p.wait()
-                log.seek(0)
-                text = log.read()
+                        os.kill(children(s.p.pid)[stop], signal.SIGSTOP)
+                    os.kill(s.p.pid, number)
+                    code = s.end(10)
+                    text = s.text()
                 expect(code == (-9 if number == signal.SIGKILL else 9), f"{number.name}: exit code {code}\n{text}")
                 with socket.socket() as s:
                     s.bind(("127.0.0.1", port))
@@ -155,7 +118,7 @@ def launcher_ends():
 def memory_ran_out():
     """A rank is killed while the kernel counts a kill for memory: the launcher says so. The kernel's counter is a
     file of ours, in a mount namespace."""
-    with Folder() as f, open(f.file("console"), "w+") as log:
+    with Folder() as f:
         binary = f.compile(JOB, "digits")
         out, counter = f.file("out"), f.file("vmstat")
 
@@ -168,23 +131,14 @@ def memory_ran_out():
             sys.exit(77)
         for kills, said in ((3, False), (4, True)):
             count(3)
-            p = subprocess.Popen(["unshare", "-m", "sh", "-c", f'mount --bind {counter} /proc/vmstat; exec "$@"', "-",
-                                  binary, "--nproc-per-node", "2", "--output_dir", out, "--max_steps", "1000000",
-                                  "--logging_steps", "1", "--eval_strategy", "no"],
-                                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                wait_for(lambda: 1 in children(p.pid) and reached(out, 5), 30, "update 5")
+            with Started(f, ["unshare", "-m", "sh", "-c", f'mount --bind {counter} /proc/vmstat; exec "$@"', "-",
+                             binary, "--nproc-per-node", "2", "--output_dir", out, *ENDLESS]) as s:
+                wait_for(lambda: 1 in children(s.p.pid) and reached(out, 5), 30, "update 5")
                 count(kills)
-                os.kill(children(p.pid)[1], signal.SIGKILL)
-                expect(p.wait(10) == 137, "exit code")
-            finally:
-                for pid in children(p.pid).values():
-                    os.kill(pid, signal.SIGKILL)
-                p.wait()
+                os.kill(children(s.p.pid)[1], signal.SIGKILL)
+                expect(s.end(10) == 137, "exit code")
+                text = s.text()
             os.unlink(os.path.join(out, "log.jsonl"))
-            log.seek(0)
-            text = log.read()
-            log.truncate(0)
             expect("rank 1 was killed by signal 9" in text and ("memory ran out" in text) == said, text)
 
 

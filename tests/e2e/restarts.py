@@ -5,10 +5,9 @@ import signal
 import socket
 
 from crashes import fault
-from ddptest import Folder, expect, main, must, read_log, run
-from faults import children, wait_for
+from ddptest import Folder, Started, children, expect, main, must, run, wait_for
 from resume import STATE, equal
-from stops import Started, checkpoints, no_halves
+from stops import checkpoints, no_halves
 
 JOB = "tests/e2e/fault.ddp"
 STEPS = ["--max_steps", "30"]

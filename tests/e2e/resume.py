@@ -204,7 +204,7 @@ def damaged():
             expect(r.code == 3 and text in r.out and "checkpoint-6" in r.out and name in r.out and
                    "--resume_from_checkpoint true" in r.out, r.out)
             r = start(binary, out, flags + ["--resume_from_checkpoint", "true"])
-            expect(r.code == 0 and f"not used:\n  checkpoint-6: " in r.out and text in r.out and
+            expect(r.code == 0 and "not used:\n  checkpoint-6: " in r.out and text in r.out and
                    "resumed from" in r.out and "checkpoint-4" in r.out, r.out)
             equal(os.path.join(straight, "checkpoint-6"), os.path.join(out, "checkpoint-6"))
         r = start(binary, straight, flags + ["--resume_from_checkpoint", straight])

@@ -8,46 +8,13 @@ import subprocess
 import termios
 import time
 
-from ddptest import Failure, Folder, ROOT, expect, main, must, read_log, run
-from faults import children, reached, wait_for
+from ddptest import ENDLESS, Failure, Folder, Started, children, expect, main, must, reached, read_log, run, wait_for
 from predict import job as with_outputs
 from resume import STATE, equal
 
 JOB = "examples/digits/job.ddp"
-LONG = ["--max_steps", "1000000", "--logging_steps", "1", "--eval_strategy", "no"]
 SHORT = ["--warmup_steps", "0"]
 STOPPED = 9
-
-
-class Started:
-    """A program in a session of its own; ends with everything in it."""
-
-    def __init__(self, folder, args, env=None):
-        self.console = open(folder.file("console"), "w+")
-        self.p = subprocess.Popen(args, stdout=self.console, stderr=subprocess.STDOUT, start_new_session=True,
-                                  env=dict(os.environ, **(env or {})))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for pid in children(self.p.pid).values():
-            os.kill(pid, signal.SIGKILL)
-        self.p.wait()
-        self.console.close()
-
-    def text(self):
-        self.console.flush()
-        with open(self.console.name) as f:
-            return f.read()
-
-    def end(self, limit):
-        try:
-            code = self.p.wait(limit)
-        except subprocess.TimeoutExpired:
-            raise Failure(f"still running after {limit} s:\n{self.text()}")
-        wait_for(lambda: not children(self.p.pid), 2, "the last process to go")
-        return code
 
 
 def checkpoints(out):
@@ -79,7 +46,7 @@ def training():
             for rank, ranks in ((None, 3), (2, 3), (None, 1)):
                 out = f.file(f"{name}-{rank}-{ranks}")
                 many = ["--nproc-per-node", str(ranks)] if ranks > 1 else []
-                with Started(f, [binary, "--output_dir", out, *LONG, *many]) as s:
+                with Started(f, [binary, "--output_dir", out, *ENDLESS, *many]) as s:
                     wait_for(lambda: reached(out, 5), 30, "update 5")
                     os.kill(s.p.pid if rank is None else children(s.p.pid)[rank], getattr(signal, name))
                     expect_stopped(s.end(10), name, out, s.text(), read_log(out))
@@ -111,7 +78,7 @@ def evaluation():
 def before(f, args, ready, ranks, phase, rank=None):
     out = f.file(f"out-{phase.replace(' ', '-')}-{ranks}-{rank}")
     many = ["--nproc-per-node", str(ranks)] if ranks > 1 else []
-    with Started(f, args + ["--output_dir", out, *LONG, *many]) as s:
+    with Started(f, args + ["--output_dir", out, *ENDLESS, *many]) as s:
         wait_for(lambda: ready(s), 30, phase)
         begin = time.monotonic()
         os.kill(s.p.pid if rank is None else children(s.p.pid)[rank], signal.SIGTERM)
@@ -389,7 +356,7 @@ def unread():
         for ranks in (1, 2):
             out = f.file(f"out{ranks}")
             reader, writer = os.pipe()
-            p = subprocess.Popen([binary, "--output_dir", out, *LONG, "--nproc-per-node", str(ranks)], stdout=writer,
+            p = subprocess.Popen([binary, "--output_dir", out, *ENDLESS, "--nproc-per-node", str(ranks)], stdout=writer,
                                  stderr=writer, start_new_session=True)
             try:
                 held = array.array("i", [0])
