@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from ddptest import Folder, expect, main, run
+from ddptest import Folder, expect, main, of_torch, run
 
 JOB = "tests/e2e/fault.ddp"
 SIGNALS = dict(null="SIGSEGV", stack="SIGSEGV", divide="SIGFPE", abort="SIGABRT", file="SIGBUS")
@@ -67,8 +67,7 @@ def torchrun():
     """torchrun's summary names the rank that crashed, with our message."""
     with Folder() as f:
         binary = f.compile(JOB, "fault")
-        python = os.environ["DDP_TORCH_PYTHON"]
-        r = run([python, "-m", "torch.distributed.run", "--no-python", "--nproc_per_node=2", binary, "--output_dir",
+        r = run([of_torch("torchrun"), "--no-python", "--nproc_per_node=2", binary, "--output_dir",
                  f.file("out")], env=fault("null", 1), limit=90)
         expect(r.code != 0, "exit code 0")
         expect("rank 1 crashed: SIGSEGV" in r.out, r.out)

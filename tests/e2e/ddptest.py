@@ -117,6 +117,24 @@ def same(a, b, tolerance, what):
     return worst
 
 
+def installed(*names):
+    """Path of the first of these programs."""
+    for name in names:
+        found = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        if found:
+            return found
+    raise Skip(f"{names[0]} is not installed")
+
+
+def of_torch(name):
+    """A program that stands beside the Python with PyTorch (DDP_TORCH_PYTHON)."""
+    python = os.environ.get("DDP_TORCH_PYTHON")
+    found = os.path.join(os.path.dirname(python), name) if python else shutil.which(name)
+    if not found or not os.path.exists(found):
+        raise Skip(f"{name} is not installed (DDP_TORCH_PYTHON names the Python of PyTorch)")
+    return found
+
+
 def children(session):
     """{rank: pid} of the processes of this session; negative keys for what is no rank."""
     found = {}

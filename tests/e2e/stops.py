@@ -8,7 +8,8 @@ import subprocess
 import termios
 import time
 
-from ddptest import ENDLESS, Failure, Folder, Started, children, expect, main, must, reached, read_log, run, wait_for
+from ddptest import (ENDLESS, Failure, Folder, Started, children, expect, installed, main, must, of_torch, reached,
+                     read_log, run, wait_for)
 from predict import job as with_outputs
 from resume import STATE, equal
 
@@ -273,12 +274,12 @@ def processes(binary):
 
 def torchrun():
     with Folder() as f:
-        under(f, [os.environ["DDP_TORCH_PYTHON"], "-m", "torch.distributed.run", "--no-python", "--nproc_per_node=2"], 60)
+        under(f, [of_torch("torchrun"), "--no-python", "--nproc_per_node=2"], 60)
 
 
 def mpirun():
     with Folder() as f:
-        under(f, ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "5", "-np",
+        under(f, [installed("mpirun"), "--allow-run-as-root", "--oversubscribe", "--mca", "odls_base_sigkill_timeout", "5", "-np",
                   "2"], 30)
 
 
