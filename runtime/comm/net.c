@@ -81,11 +81,18 @@ static int dial_one(const struct addrinfo *a, double deadline) {
   return fd;
 }
 
+/* An address that does not answer must not take the time of the next one, nor of the next attempt: the kernel
+   would ask again only after 1, 3 and 7 seconds. */
+static const double one_address = 1.0;
+
 int ddp_net_dial(const char *host, int port, double deadline) {
   struct addrinfo *list = ddp_net_resolve(host, port, 0, deadline);
   if (!list) return -1;
   int fd = -1;
-  for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next) fd = dial_one(a, deadline);
+  for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+    double end = ddp_clock() + one_address;
+    fd = dial_one(a, end < deadline ? end : deadline);
+  }
   int e = errno;
   freeaddrinfo(list);
   errno = e;

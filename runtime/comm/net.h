@@ -17,7 +17,7 @@ const char *ddp_net_reason(int number);
 /* Numeric addresses by which other hosts may reach this one, of the interfaces that
    GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME allows. Returns how many. */
 int ddp_net_own_addresses(char out[][DDP_NET_NAME], int limit);
-/* Tries all addresses of the host once. */
+/* Tries all addresses of the host once, each for a second at most. */
 int ddp_net_dial(const char *host, int port, double deadline);
 /* host NULL: every interface. port 0: any; *got receives the real one. */
 int ddp_net_listen(const char *host, int port, int *got);

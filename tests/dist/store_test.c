@@ -1,13 +1,17 @@
 /* The client of PyTorch's store against both manners of server, and against what is no store. */
 #include "clock.h"
+#include "net.h"
 #include "store_server.h"
 #include "tcpstore.h"
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -78,12 +82,33 @@ static void test_too_long(void **state) {
   store_server_stop(s);
 }
 
+/* An address that swallows what is sent to it, here a full queue of a listener, costs a second, not the
+   time of all attempts. */
+static void test_no_answer(void **state) {
+  (void)state;
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t n = sizeof a;
+  int listener = socket(AF_INET, SOCK_STREAM, 0), waiting[2];
+  assert_int_equal(bind(listener, (struct sockaddr *)&a, n), 0);
+  assert_int_equal(listen(listener, 0), 0);
+  assert_int_equal(getsockname(listener, (struct sockaddr *)&a, &n), 0);
+  for (int i = 0; i < 2; i++) {
+    waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    connect(waiting[i], (struct sockaddr *)&a, n);
+  }
+  double begin = ddp_clock();
+  assert_int_equal(ddp_net_dial("127.0.0.1", ntohs(a.sin_port), begin + 20), -1);
+  assert_int_equal(errno, ETIMEDOUT);
+  assert_true(ddp_clock() - begin < 10);
+  for (int i = 0; i < 2; i++) close(waiting[i]);
+  close(listener);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_libuv),
-      cmocka_unit_test(test_legacy),
-      cmocka_unit_test(test_silent),
-      cmocka_unit_test(test_too_long),
+      cmocka_unit_test(test_libuv),     cmocka_unit_test(test_legacy),
+      cmocka_unit_test(test_silent),    cmocka_unit_test(test_too_long),
+      cmocka_unit_test(test_no_answer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
