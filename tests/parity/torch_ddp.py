@@ -164,8 +164,10 @@ def start(net, folder):
     """Starts from a model.safetensors as ddpc writes it: everything in it has a place, and nothing is missing."""
     from safetensors.torch import load_file
     if hasattr(net, "save_pretrained"):
-        net.config.save_pretrained(folder)
-        net, info = type(net).from_pretrained(folder, output_loading_info=True)
+        with tempfile.TemporaryDirectory() as own:  # the ranks of a run would write their settings over each other's
+            os.symlink(os.path.abspath(os.path.join(folder, "model.safetensors")), os.path.join(own, "model.safetensors"))
+            net.config.save_pretrained(own)
+            net, info = type(net).from_pretrained(own, output_loading_info=True)
         left = {k: v for k, v in info.items() if v}
         if left:
             raise RuntimeError(f"from_pretrained is left with {left}")
