@@ -168,6 +168,15 @@ def reached(folder, step):
         return False
 
 
+def held_save(out):
+    """Makes the output folder, in which saving the weights of the end waits until somebody reads the pipe that is
+    returned."""
+    os.mkdir(out)
+    pipe = os.path.join(out, "model.safetensors.tmp")
+    os.mkfifo(pipe)
+    return pipe
+
+
 class Started:
     """A program in a session of its own; ends with everything in it."""
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from ddptest import ENDLESS, Folder, Started, children, expect, main, reached, wait_for
+from ddptest import ENDLESS, Folder, Started, children, expect, held_save, main, reached, wait_for
 
 JOB = "examples/digits/job.ddp"
 RANKS = 4
@@ -60,9 +60,7 @@ def saving():
         with Folder() as f:
             binary = f.compile(JOB, "digits")
             out = f.file("out")
-            os.mkdir(out)
-            pipe = os.path.join(out, "model.safetensors.tmp")  # who opens it for writing waits for a reader
-            os.mkfifo(pipe)
+            pipe = held_save(out)
             with Started(f, [binary, "--nproc-per-node", "3", "--output_dir", out, "--max_steps", "3", "--warmup_steps", "0",
                              "--eval_strategy", "no", "--ddp_timeout", "3"]) as s:
                 wait_for(lambda: {0, 1, 2} <= set(children(s.p.pid)) and waits_in_open(children(s.p.pid)[0]), 30,

@@ -8,8 +8,8 @@ import subprocess
 import termios
 import time
 
-from ddptest import (ENDLESS, Failure, Folder, Started, children, expect, installed, main, must, of_torch, reached,
-                     read_log, run, wait_for)
+from ddptest import (ENDLESS, Failure, Folder, Started, children, expect, held_save, installed, main, must, of_torch,
+                     reached, read_log, run, wait_for)
 from predict import job as with_outputs
 from resume import STATE, equal
 
@@ -138,9 +138,7 @@ def ending():
         binary = f.compile(JOB, "digits")
         for ranks in (1, 2):
             out = f.file(f"out{ranks}")
-            os.mkdir(out)
-            pipe = os.path.join(out, "model.safetensors.tmp")
-            os.mkfifo(pipe)
+            pipe = held_save(out)
             many = ["--nproc-per-node", str(ranks)] if ranks > 1 else []
             with Started(f, [binary, "--output_dir", out, "--max_steps", "3", *SHORT, "--eval_strategy", "no", *many]) as s:
                 wait_for(lambda: any(opens(p, pipe) for p in children(s.p.pid).values()), 30, "the last save")
@@ -157,9 +155,7 @@ def twice():
     with Folder() as f:
         binary = f.compile(JOB, "digits")
         out = f.file("out")
-        os.mkdir(out)
-        pipe = os.path.join(out, "model.safetensors.tmp")
-        os.mkfifo(pipe)
+        pipe = held_save(out)
         with Started(f, [binary, "--output_dir", out, "--max_steps", "3", *SHORT, "--eval_strategy", "no"]) as s:
             wait_for(lambda: opens(s.p.pid, pipe), 30, "the last save")
             os.kill(s.p.pid, signal.SIGTERM)
@@ -335,9 +331,7 @@ def shutdown_timeout():
     with Folder() as f:
         binary = f.compile(JOB, "digits")
         out = f.file("out")
-        os.mkdir(out)
-        pipe = os.path.join(out, "model.safetensors.tmp")
-        os.mkfifo(pipe)
+        pipe = held_save(out)
         with Started(f, [binary, "--output_dir", out, "--max_steps", "3", *SHORT, "--eval_strategy", "no",
                          "--nproc-per-node", "2", "--shutdown-timeout", "2"]) as s:
             wait_for(lambda: any(opens(p, pipe) for p in children(s.p.pid).values()), 30, "the last save")

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from cluster import PORT, Cluster
-from ddptest import BUILD, Failure, Folder, children, expect, main, read_log
+from ddptest import BUILD, Failure, Folder, children, expect, main, reached
 from hosts import Hosts, ip
 
 JOB = "tests/net/job.ddp"
@@ -22,13 +22,6 @@ def wait_for(condition, what, cluster, limit=30):
         if time.monotonic() > end or dead:
             raise Failure(f"waited for {what}\n{cluster.text()}")
         time.sleep(0.002)
-
-
-def reached(folder, step):
-    try:
-        return any(r.get("step", 0) >= step for r in read_log(folder))
-    except (OSError, ValueError):
-        return False
 
 
 def connections(net, host, address):
@@ -114,25 +107,27 @@ def firewall():
             expect("does a firewall let any port through" in c.out(0), c.text())
 
 
+def does_not_open(net, text, env=None):
+    """All ranks say why Gloo cannot be opened."""
+    with Folder() as f:
+        binary = f.compile(JOB, "job")
+        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")], env) as c:
+            c.start()
+            ends(c, time.monotonic(), {0: [text], 1: [text]})
+
+
 def link_local():
     """Gloo cannot use fe80:: addresses; all ranks say what to do."""
-    with Folder() as f, Hosts(2, ipv6=True) as net:
-        binary = f.compile(JOB, "job")
+    with Hosts(2, ipv6=True) as net:
         net.address = lambda h: f"fe80::ff:fe00:{h + 1}%wire"
-        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
-            c.start()
-            text = ["Gloo cannot use the link-local address fe80::ff:fe00:"]
-            ends(c, time.monotonic(), {0: text, 1: text})
+        does_not_open(net, "Gloo cannot use the link-local address fe80::ff:fe00:")
 
 
 def no_interface():
     """An interface that does not exist is named, with the variable that says so."""
-    with Folder() as f, Hosts(2) as net:
-        binary = f.compile(JOB, "job")
-        with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")], {"GLOO_SOCKET_IFNAME": "nope"}) as c:
-            c.start()
-            text = ["opening Gloo on interface nope (GLOO_SOCKET_IFNAME): there is no such address here"]
-            ends(c, time.monotonic(), {0: text, 1: text})
+    with Hosts(2) as net:
+        does_not_open(net, "opening Gloo on interface nope (GLOO_SOCKET_IFNAME): there is no such address here",
+                      {"GLOO_SOCKET_IFNAME": "nope"})
 
 
 def half_open():
