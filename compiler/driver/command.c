@@ -10,13 +10,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now(void) {
+double run_clock(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 void run_say_time(Run *r, const char *what) {
-  double t = now();
+  double t = run_clock();
   if (what && r->options.value[OPT_verbose])
     fprintf(stderr, "%-10s %7.1f ms\n", what, 1e3 * (t - r->started));
   r->started = t;

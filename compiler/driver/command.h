@@ -18,6 +18,8 @@ typedef struct Run {
 #define COMMAND(name, ...) int cmd_##name(Run *r);
 #include "commands.def"
 
+/* Seconds of a clock that is never set. */
+double run_clock(void);
 /* With --verbose: how long the step took that ends now. */
 void run_say_time(Run *r, const char *what);
 /* Prints the diagnostics; `code`, or WRONG_JOB when there were errors. */

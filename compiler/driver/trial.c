@@ -2,6 +2,7 @@
    the call, nor ddpc itself; a run that hangs ends at its limit. The program gets a session of its own,
    by which its ranks are found. */
 #include "trial.h"
+#include "command.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +22,6 @@ static const struct {
 #define BREAK(name, weight, one, two, ranks, says) {one, two},
 #include "breaks.def"
 };
-
-double trial_clock(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---------- processes of the session ---------- */
 
@@ -97,7 +92,7 @@ static bool ends_by(pid_t pid, double end, int *status) {
   for (;;) {
     pid_t p = waitpid(pid, status, WNOHANG);
     if (p == pid || (p < 0 && errno != EINTR)) return true;
-    double left = end - trial_clock();
+    double left = end - run_clock();
     if (left <= 0) return false;
     struct timespec wait = {.tv_sec = (time_t)left};
     wait.tv_nsec = (long)((left - (double)wait.tv_sec) * 1e9);
@@ -107,10 +102,10 @@ static bool ends_by(pid_t pid, double end, int *status) {
 
 /* Nobody may outlive the program for long. */
 static int leftovers(pid_t session) {
-  double end = trial_clock() + 3;
+  double end = run_clock() + 3;
   struct timespec nap = {.tv_nsec = 2000000};
   int n;
-  while ((n = look(session, 0, 0)) > 0 && trial_clock() < end) nanosleep(&nap, NULL);
+  while ((n = look(session, 0, 0)) > 0 && run_clock() < end) nanosleep(&nap, NULL);
   return n ? look(session, 0, SIGKILL) : 0;
 }
 
@@ -121,7 +116,7 @@ static void watch(Trial *t, pid_t pid, double start) {
   if (!over && first) {
     int victim = t->how == BREAK_kill_rank ? look(pid, t->rank, -1) : pid;
     t->broken = victim > 0 && kill(victim, first) == 0;
-    if (second && !ends_by(pid, trial_clock() + t->second, &status))
+    if (second && !ends_by(pid, run_clock() + t->second, &status))
       kill(pid, second);
     else
       over = second != 0;
@@ -129,9 +124,9 @@ static void watch(Trial *t, pid_t pid, double start) {
   if (!over && !ends_by(pid, end, &status)) {
     t->hung = true;
     look(pid, 0, SIGKILL);
-    ends_by(pid, trial_clock() + 60, &status);
+    ends_by(pid, run_clock() + 60, &status);
   }
-  t->seconds = trial_clock() - start;
+  t->seconds = run_clock() - start;
   t->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -141,7 +136,7 @@ bool trial_run(Trial *t) {
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child, &old);
   fflush(NULL);
-  double start = trial_clock();
+  double start = run_clock();
   pid_t parent = getpid(), pid = fork();
   if (pid == 0) become(t, parent, &old);
   t->broken = t->hung = false;

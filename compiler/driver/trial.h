@@ -28,5 +28,4 @@ typedef struct Trial {
 
 /* False after a message: it could not be started. */
 bool trial_run(Trial *t);
-double trial_clock(void);
 #endif

@@ -3,6 +3,7 @@
    Holds: numbers that are missing are asked for, not guessed: hosts that guess differently wait for
    each other for ever. */
 #include "detect.h"
+#include "flag.h"
 #include "log.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -104,15 +105,11 @@ static int parent_of(int pid) {
 
 /* Value of accelerate's own flag: "--num_processes 2", "--num-processes=2"; NULL: not given. */
 static const char *flag_value(const char *line, size_t n, const char *flag) {
-  size_t length = strlen(flag);
   for (const char *a = line; a < line + n; a += strlen(a) + 1) {
-    if (strncmp(a, "--", 2) != 0) continue;
-    size_t i = 0;
-    while (i < length && (a[2 + i] == '-' ? '_' : a[2 + i]) == flag[i]) i++;
-    if (i < length) continue;
-    if (a[2 + i] == '=') return a + 3 + i;
-    const char *next = a + strlen(a) + 1;
-    if (!a[2 + i] && next < line + n) return next;
+    const char *value, *next = a + strlen(a) + 1;
+    if (!ddp_flag_spells(a, flag, &value)) continue;
+    if (value) return value;
+    if (next < line + n) return next;
   }
   return NULL;
 }

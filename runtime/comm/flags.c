@@ -1,6 +1,7 @@
 /* In: argv. Out: what our own launcher is asked to start, and argv without those flags.
    Names are torchrun's; "_" and "-" are the same, "--flag value" and "--flag=value" as well. */
 #include "detect.h"
+#include "flag.h"
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
@@ -60,16 +61,8 @@ static const char *const flag_names[FLAG_COUNT] = {
 
 /* Number of the flag that argument spells, -1 if none; *value: text after "=" or NULL. */
 static int flag_of(const char *argument, const char **value) {
-  if (strncmp(argument, "--", 2) != 0) return -1;
-  const char *s = argument + 2;
-  size_t n = strcspn(s, "=");
   for (int f = 0; f < FLAG_COUNT; f++) {
-    if (strlen(flag_names[f]) != n) continue;
-    size_t i = 0;
-    while (i < n && (s[i] == '_' ? '-' : s[i]) == flag_names[f][i]) i++;
-    if (i < n) continue;
-    *value = s[n] ? s + n + 1 : NULL;
-    return f;
+    if (ddp_flag_spells(argument, flag_names[f], value)) return f;
   }
   return -1;
 }

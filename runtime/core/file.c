@@ -63,6 +63,12 @@ DdpError *ddp_file_error(const char *doing, const char *path, int error_number) 
   return ddp_error(DDP_IO, "cannot %s '%s': %s%s", doing, path, strerror(error_number), hint);
 }
 
+DdpError *ddp_file_end(DdpFile *f, DdpError *error) {
+  if (!error) return ddp_file_commit(f);
+  ddp_file_discard(f);
+  return error;
+}
+
 char *ddp_file_join(const char *a, const char *b) {
   char *out = NULL;
   if (!a || !a[0] || b[0] == '/') return strdup(b);

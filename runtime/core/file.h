@@ -14,6 +14,8 @@ DdpError *ddp_file_write(DdpFile *f, const void *data, size_t bytes);
 DdpError *ddp_file_commit(DdpFile *f);
 /* Removes the temporary file. f may be NULL. */
 void ddp_file_discard(DdpFile *f);
+/* The one or the other: commits, or after an error discards and returns it. */
+DdpError *ddp_file_end(DdpFile *f, DdpError *error);
 
 /* Removes the temporary files of all that has not been committed; the process is about to end. Safe
    in a signal handler and from any thread. */

@@ -114,15 +114,12 @@ DdpError *run_best_load(DdpRun *r) {
 
 DdpError *run_best_note(DdpRun *r) {
   const DdpProgress *p = &r->progress;
-  char *folder = NULL;
   if (p->best_at < 0 || !r->history || is(r->set->save_strategy, "no")) return NULL;
-  if (asprintf(&folder, "%s/checkpoint-%lld", r->output, (long long)p->best_at) < 0)
-    return ddp_error(DDP_MEMORY, "out of memory");
-  bool now = p->best_at == p->update;
-  DdpError *gone = now ? NULL : ddp_checkpoint_verify(folder, false, NULL), *error = NULL;
-  if (!gone)
+  char *folder = ddp_checkpoint_path(r->output, p->best_at);
+  if (!folder) return ddp_error(DDP_MEMORY, "out of memory");
+  DdpError *error = NULL;
+  if (p->best_at == p->update || ddp_checkpoint_complete(folder))
     error = ddp_history_set_best(r->history, folder); /* else an earlier one stays the best */
-  ddp_error_free(gone);
   free(folder);
   return error;
 }

@@ -10,21 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static DdpError *write_parts(DdpRun *r, RunPartsOf of, const char *folder) {
-  RunParts parts;
-  char *path = ddp_file_join(folder, run_parts_file(of));
-  DdpError *error = run_parts_open(&parts, r, of);
-  if (!error && !path) error = ddp_error(DDP_MEMORY, "out of memory");
-  if (!error) error = run_parts_write(&parts, r->job, path);
-  if (!error) ddp_log(DDP_LOG_debug, "saved %s", path);
-  run_parts_close(&parts);
-  free(path);
-  return error;
-}
-
 static DdpError *save_here(DdpRun *r, const char *folder) {
+  RunParts parts;
   DDP_TRY(ddp_file_make_folder(folder));
-  DdpError *error = write_parts(r, RUN_PARTS_model, folder);
+  DdpError *error = run_parts_open(&parts, r, RUN_PARTS_model);
+  if (!error) error = run_parts_write(&parts, r->job, folder);
+  run_parts_close(&parts);
+  if (!error) ddp_log(DDP_LOG_debug, "saved %s/%s", folder, run_parts_file(RUN_PARTS_model));
   if (error) rmdir(folder); /* if nothing else is in it */
   return error;
 }

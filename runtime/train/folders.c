@@ -60,6 +60,25 @@ static char *path_of(const char *output, const char *before, int64_t update, con
   return ddp_file_join(output, name);
 }
 
+char *ddp_checkpoint_path(const char *output, int64_t update) {
+  return path_of(output, "", update, "");
+}
+
+int64_t ddp_checkpoint_number(const char *output, const char *folder) {
+  const char *slash = strrchr(folder, '/');
+  int64_t number = number_of(slash ? slash + 1 : folder, "");
+  char *path = number < 0 ? NULL : ddp_checkpoint_path(output, number);
+  if (!path || strcmp(path, folder) != 0) number = -1;
+  free(path);
+  return number;
+}
+
+bool ddp_checkpoint_complete(const char *folder) {
+  DdpError *error = ddp_checkpoint_verify(folder, false, NULL);
+  ddp_error_free(error);
+  return !error;
+}
+
 static DdpError *skip(char **skipped, int64_t update, const DdpError *why) {
   char *longer = NULL;
   if (asprintf(&longer, "%s\n  %s%lld: %s", *skipped ? *skipped : "", prefix, (long long)update,
@@ -85,7 +104,7 @@ DdpError *ddp_checkpoint_newest(const char *output, bool whole, char **folder, c
   *folder = *skipped = NULL;
   DdpError *error = ddp_checkpoint_list(output, &numbers, &n);
   for (int i = 0; i < n && !error; i++) {
-    char *path = path_of(output, "", numbers[i], "");
+    char *path = ddp_checkpoint_path(output, numbers[i]);
     DdpError *why = path ? verify_state(path, whole) : no_memory();
     if (!why) {
       *folder = path;
@@ -128,7 +147,8 @@ DdpError *ddp_checkpoint_remove(const char *folder) {
 
 /* Out of sight first: a run that is killed here leaves no checkpoint with files missing. */
 DdpError *ddp_checkpoint_delete(const char *output, int64_t update) {
-  char *now = path_of(output, "", update, ""), *partial = path_of(output, ".", update, partial_end);
+  char *now = ddp_checkpoint_path(output, update),
+       *partial = path_of(output, ".", update, partial_end);
   DdpError *error = now && partial ? ddp_checkpoint_remove(partial) : no_memory();
   if (!error && rename(now, partial) != 0 && errno != ENOENT)
     error = ddp_file_error("remove", now, errno);
@@ -141,7 +161,7 @@ DdpError *ddp_checkpoint_delete(const char *output, int64_t update) {
 /* The folder whose place the new one took on a file system that cannot exchange two: it goes
    back if the run was killed in between. */
 static DdpError *sweep_old(const char *output, int64_t update) {
-  char *old = path_of(output, ".", update, old_end), *now = path_of(output, "", update, "");
+  char *old = path_of(output, ".", update, old_end), *now = ddp_checkpoint_path(output, update);
   DdpError *error = old && now ? NULL : no_memory();
   struct stat st;
   if (!error && stat(now, &st) == 0)
@@ -202,7 +222,7 @@ static DdpError *replace(const char *partial, const char *output, const char *no
 }
 
 DdpError *ddp_checkpoint_publish(const char *partial, const char *output, int64_t update) {
-  char *now = path_of(output, "", update, "");
+  char *now = ddp_checkpoint_path(output, update);
   if (!now) return no_memory();
   DdpError *error = NULL;
   struct stat st;
@@ -220,10 +240,8 @@ DdpError *ddp_checkpoint_publish(const char *partial, const char *output, int64_
 static int complete_ones(const char *output, int64_t *updates, int n) {
   int kept = 0;
   for (int i = 0; i < n; i++) {
-    char *path = path_of(output, "", updates[i], "");
-    DdpError *error = path ? ddp_checkpoint_verify(path, false, NULL) : no_memory();
-    if (!error) updates[kept++] = updates[i];
-    ddp_error_free(error);
+    char *path = ddp_checkpoint_path(output, updates[i]);
+    if (path && ddp_checkpoint_complete(path)) updates[kept++] = updates[i];
     free(path);
   }
   return kept;

@@ -149,10 +149,7 @@ DdpError *ddp_manifest_write(const DdpManifest *m, const char *folder) {
   if (!error) error = ddp_file_create(&f, path);
   if (!error) error = ddp_file_write(f, text, strlen(text));
   if (!error) error = ddp_file_write(f, "\n", 1);
-  if (error)
-    ddp_file_discard(f);
-  else
-    error = ddp_file_commit(f);
+  error = ddp_file_end(f, error);
   json_decref(root);
   free(path);
   free(text);

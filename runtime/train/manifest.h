@@ -52,6 +52,12 @@ DdpError *ddp_checkpoint_verify(const char *folder, bool whole, DdpManifest *out
    more than weights. *folder: NULL if there is none. *skipped: one line "\n  NAME: why" for each
    that was passed over, or NULL. Both to be freed. */
 DdpError *ddp_checkpoint_newest(const char *output, bool whole, char **folder, char **skipped);
+/* Sizes alone, and nothing about what is wrong. */
+bool ddp_checkpoint_complete(const char *folder);
+/* <output>/checkpoint-<update>; to be freed. NULL: out of memory. And back: -1, the folder is none of
+   `output`. */
+char *ddp_checkpoint_path(const char *output, int64_t update);
+int64_t ddp_checkpoint_number(const char *output, const char *folder);
 /* Numbers of the folders checkpoint-N of `output`, complete or not, highest first; to be freed.
    None if the folder cannot be read. */
 DdpError *ddp_checkpoint_list(const char *output, int64_t **numbers, int *n);

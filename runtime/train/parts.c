@@ -1,6 +1,7 @@
 /* The lists of what a checkpoint keeps. In: a run. Out: names with the memory that they stand
    for, written to and read from safetensors files, each part compared by name, type and shape. */
 #include "parts.h"
+#include "file.h"
 #include "safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,13 +183,14 @@ void run_parts_close(RunParts *p) {
 
 /* ---------- to files and back ---------- */
 
-DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *path) {
+DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *folder) {
   int pairs = 0;
   char hash[20];
   snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->spec_hash);
   DdpSafeTensor *list = calloc((size_t)p->n + 1, sizeof *list);
   const char **texts = calloc(2 * (size_t)job->n_tensors + 3, sizeof *texts);
-  DdpError *error = list && texts ? NULL : no_memory();
+  char *path = ddp_file_join(folder, run_parts_file(p->of));
+  DdpError *error = list && texts && path ? NULL : no_memory();
   if (!error) {
     texts[pairs++] = "ddp_spec_hash";
     texts[pairs++] = hash;
@@ -205,6 +207,7 @@ DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *path
         (DdpSafeTensor){part->name, part->dtype, part->rank, part->shape, part->data, part->bytes};
   }
   if (!error) error = ddp_safetensors_write(path, list, p->n, texts);
+  free(path);
   free(list);
   free(texts);
   return error;

@@ -38,8 +38,8 @@ bool run_parts_weights(RunPartsOf of);
 /* Close it whatever this gives. The parts point into the run's memory. */
 DdpError *run_parts_open(RunParts *p, DdpRun *r, RunPartsOf of);
 void run_parts_close(RunParts *p);
-/* Atomically. */
-DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *path);
+/* Their file in the folder, atomically. */
+DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *folder);
 /* Every part must be there with its type and shape, and nothing else; but with `changed` what
    the list lacks or the file lacks is left as it is. */
 DdpError *run_parts_read(const RunParts *p, const char *path, bool changed);

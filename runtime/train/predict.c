@@ -4,8 +4,8 @@
 #include "run.h"
 #include "file.h"
 #include "log.h"
+#include "manifest.h"
 #include "safetensors.h"
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,19 +153,17 @@ static bool is_file(const char *path) {
   return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* The highest N of checkpoint-N in the folder; -1. */
-static long long last_checkpoint(const char *folder) {
-  long long most = -1;
-  DIR *d = opendir(folder);
-  for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-    static const char start[] = "checkpoint-";
-    char *end;
-    if (strncmp(e->d_name, start, sizeof start - 1) != 0) continue;
-    long long n = strtoll(e->d_name + sizeof start - 1, &end, 10);
-    if (!*end && n > most) most = n;
-  }
-  if (d) closedir(d);
-  return most;
+/* The weights of the last checkpoint of the folder; *path is NULL where there is none. */
+static DdpError *last_weights(const char *output, char **path) {
+  int64_t *numbers = NULL;
+  int n = 0;
+  *path = NULL;
+  DDP_TRY(ddp_checkpoint_list(output, &numbers, &n));
+  char *folder = n ? ddp_checkpoint_path(output, numbers[0]) : NULL;
+  if (folder) *path = ddp_file_join(folder, "model.safetensors");
+  free(folder);
+  free(numbers);
+  return n && !*path ? ddp_error(DDP_MEMORY, "out of memory") : NULL;
 }
 
 DdpError *run_find_weights(const DdpJob *job, DdpConfig *config, const char *output) {
@@ -177,9 +175,7 @@ DdpError *run_find_weights(const DdpJob *job, DdpConfig *config, const char *out
     return ddp_error(DDP_MEMORY, "out of memory");
   if (!is_file(path)) {
     free(path);
-    if (asprintf(&path, "%s/checkpoint-%lld/model.safetensors", output, last_checkpoint(output)) <
-        0)
-      return ddp_error(DDP_MEMORY, "out of memory");
+    DDP_TRY(last_weights(output, &path));
   }
   if (is_file(path)) {
     config->init_from = ddp_config_keep(config, path);

@@ -4,6 +4,7 @@
 #include "restart.h"
 #include "config.h"
 #include "file.h"
+#include "flag.h"
 #include "log.h"
 #include "manifest.h"
 #include <stdio.h>
@@ -30,12 +31,12 @@ static struct {
 } state;
 
 static bool identify(int64_t update, Known *out) {
-  char *path = NULL;
   struct stat st;
-  bool there =
-      asprintf(&path, "%s/checkpoint-%lld/manifest.json", state.output, (long long)update) > 0 &&
-      stat(path, &st) == 0;
+  char *folder = ddp_checkpoint_path(state.output, update);
+  char *path = folder ? ddp_file_join(folder, "manifest.json") : NULL;
+  bool there = path && stat(path, &st) == 0;
   free(path);
+  free(folder);
   if (there) *out = (Known){update, st.st_ino, st.st_mtim};
   return there;
 }
@@ -99,14 +100,9 @@ void run_restart_ready(const DdpJob *job, int *argc, char **argv) {
 
 /* How many arguments from argv[0] on spell the flag, 0: another one. */
 static int spells(char **argv, const char *name) {
-  const char *a = argv[0];
-  if (strncmp(a, "--", 2) != 0) return 0;
-  size_t n = strlen(name);
-  for (size_t i = 0; i < n; i++) {
-    if ((a[2 + i] == '-' ? '_' : a[2 + i]) != name[i]) return 0;
-  }
-  if (a[2 + n] == '=') return 1;
-  return a[2 + n] == 0 ? 1 + (argv[1] != NULL) : 0;
+  const char *value;
+  if (!ddp_flag_spells(argv[0], name, &value)) return 0;
+  return value || !argv[1] ? 1 : 2;
 }
 
 /* Takes the flag out of a command line and puts it in again at its end. */
@@ -132,16 +128,11 @@ static char *newest(void) {
   char *found = NULL;
   ddp_error_free(ddp_checkpoint_list(state.output, &updates, &n));
   for (int i = 0; i < n && !found; i++) {
-    char name[40];
-    snprintf(name, sizeof name, "checkpoint-%lld", (long long)updates[i]);
-    char *folder = ddp_file_join(state.output, name);
-    DdpError *why = folder ? ddp_checkpoint_verify(folder, false, NULL) : NULL;
-    if (folder && !why && !was_there(updates[i])) {
+    char *folder = ddp_checkpoint_path(state.output, updates[i]);
+    if (folder && ddp_checkpoint_complete(folder) && !was_there(updates[i]))
       found = folder;
-      folder = NULL;
-    }
-    ddp_error_free(why);
-    free(folder);
+    else
+      free(folder);
   }
   free(updates);
   return found;

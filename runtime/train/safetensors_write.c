@@ -95,10 +95,7 @@ DdpError *ddp_safetensors_write(const char *path, DdpSafeTensor *tensors, int n,
   DdpError *error = header_make(&header, &size, tensors, n, aliases);
   if (!error) error = ddp_file_create(&f, path);
   if (!error) error = write_all(f, header, size, tensors, n);
-  if (error)
-    ddp_file_discard(f);
-  else
-    error = ddp_file_commit(f);
+  error = ddp_file_end(f, error);
   free(header);
   return error;
 }

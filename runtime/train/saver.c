@@ -1,7 +1,6 @@
 /* See saver.h. What the thread touches is the copy, the folder and nothing else of the run. */
 #include "saver.h"
 #include "clock.h"
-#include "file.h"
 #include "log.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,17 +38,10 @@ static int64_t bytes_of(const RunImage *image) {
   return bytes;
 }
 
-static DdpError *write_parts(const RunSaver *s, const RunParts *parts, const char *folder) {
-  char *path = ddp_file_join(folder, run_parts_file(parts->of));
-  DdpError *error = path ? run_parts_write(parts, s->job, path) : no_memory();
-  free(path);
-  return error;
-}
-
 static DdpError *write_folder(RunSaver *s, const char *folder) {
   RunImage *image = &s->image;
   for (int i = 0; i < image->n_parts; i++) {
-    DDP_TRY(write_parts(s, &image->parts[i], folder));
+    DDP_TRY(run_parts_write(&image->parts[i], s->job, folder));
     DDP_TRY(ddp_manifest_add(&image->manifest, folder, run_parts_file(image->parts[i].of)));
   }
   DDP_TRY(run_state_write(image->state, folder));

@@ -26,13 +26,11 @@ static DdpError *check_best(DdpRun *r) {
 /* checkpoint-N beside the folder that was resumed from, if it is complete; else NULL. */
 static char *beside(const char *resumed, int64_t update) {
   size_t n = strlen(resumed);
-  char *folder = NULL;
   while (n > 1 && resumed[n - 1] == '/') n--;
   while (n > 0 && resumed[n - 1] != '/') n--;
-  if (asprintf(&folder, "%.*scheckpoint-%lld", (int)n, resumed, (long long)update) < 0) return NULL;
-  DdpError *gone = ddp_checkpoint_verify(folder, false, NULL);
-  if (!gone) return folder;
-  ddp_error_free(gone);
+  char *output = strndup(resumed, n), *folder = output ? ddp_checkpoint_path(output, update) : NULL;
+  free(output);
+  if (folder && ddp_checkpoint_complete(folder)) return folder;
   free(folder);
   return NULL;
 }
@@ -103,10 +101,7 @@ DdpError *run_state_write(const char *text, const char *folder) {
   DdpFile *f = NULL;
   DdpError *error = path ? ddp_file_create(&f, path) : ddp_error(DDP_MEMORY, "out of memory");
   if (!error) error = ddp_file_write(f, text, strlen(text));
-  if (error)
-    ddp_file_discard(f);
-  else
-    error = ddp_file_commit(f);
+  error = ddp_file_end(f, error);
   free(path);
   return error;
 }
@@ -116,11 +111,7 @@ DdpError *run_state_write(const char *text, const char *folder) {
 /* The number of the best checkpoint if it lies in this run's folder; -1. */
 static int64_t best_here(const DdpRun *r) {
   const char *best = r->history ? ddp_history_best(r->history) : NULL;
-  size_t n = strlen(r->output);
-  static const char name[] = "/checkpoint-";
-  if (!best || strncmp(best, r->output, n) != 0) return -1;
-  if (strncmp(best + n, name, sizeof name - 1) != 0) return -1;
-  return strtoll(best + n + sizeof name - 1, NULL, 10);
+  return best ? ddp_checkpoint_number(r->output, best) : -1;
 }
 
 DdpKeep run_state_keep(const DdpRun *r, int64_t newest) {
@@ -134,15 +125,12 @@ static DdpError *leave_best(const DdpRun *r) {
   DdpKeep keep = run_state_keep(r, r->progress.saved_at);
   if (r->rank != 0) keep.best = r->progress.best_at; /* a copy of rank 0's folder */
   if (keep.limit != 1 || keep.best < 0) return NULL;
-  char *folder = NULL;
-  if (asprintf(&folder, "%s/checkpoint-%lld", r->output, (long long)keep.best) < 0)
-    return ddp_error(DDP_MEMORY, "out of memory");
-  DdpError *gone = ddp_checkpoint_verify(folder, false, NULL);
+  char *folder = ddp_checkpoint_path(r->output, keep.best);
+  if (!folder) return ddp_error(DDP_MEMORY, "out of memory");
+  bool there = ddp_checkpoint_complete(folder);
   free(folder);
   keep.newest = keep.best;
-  DdpError *error = gone ? NULL : ddp_checkpoint_rotate(r->output, &keep);
-  ddp_error_free(gone);
-  return error;
+  return there ? ddp_checkpoint_rotate(r->output, &keep) : NULL;
 }
 
 DdpError *run_state_end(DdpRun *r) {

@@ -163,8 +163,24 @@ static void sweep(void **state) {
   assert_true(exists(".checkpoint-x.partial") && exists(".hidden"));
 }
 
+/* Names there and back; a slash at the end of the folder makes no other name. */
+static void names(void **state) {
+  (void)state;
+  for (int slash = 0; slash < 2; slash++) {
+    const char *folder = slash ? "runs/a/" : "runs/a";
+    char *path = ddp_checkpoint_path(folder, 12);
+    assert_string_equal(path, "runs/a/checkpoint-12");
+    assert_int_equal(ddp_checkpoint_number(folder, path), 12);
+    free(path);
+  }
+  assert_int_equal(ddp_checkpoint_number("runs/a", "runs/b/checkpoint-12"), -1);
+  assert_int_equal(ddp_checkpoint_number("runs/a", "runs/a/checkpoint-012"), -1);
+  assert_int_equal(ddp_checkpoint_number("runs/a", "runs/a/checkpoint-12/"), -1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names),
       cmocka_unit_test_setup(there_and_back, fresh),
       cmocka_unit_test_setup(faults_are_named, fresh),
       cmocka_unit_test_setup(newest_is_found, fresh),
