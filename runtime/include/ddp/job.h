@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
-enum { DDP_JOB_ABI = 10, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 11, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -84,15 +84,33 @@ typedef struct DdpParamGroup {
 
 /* ---------- optimizer ---------- */
 typedef struct DdpSettings DdpSettings; /* settings.h: one typed member per key */
-typedef struct DdpSegment {             /* one tensor (or a part of it) of one update */
+/* What a step of the optimizer reads on a device, in its memory: a captured step reads it anew each time. */
+typedef struct DdpRate {
+  double lr, weight_decay;
+} DdpRate;
+typedef struct DdpRates {
+  int64_t step;   /* from 1 */
+  float clip;     /* gradients count times this; 1: as they are */
+  DdpRate rate[]; /* by group */
+} DdpRates;
+
+typedef struct
+    DdpSegment { /* one tensor (or a part of it) of one update; on devices also a range of the
+                               arena with several tensors, for optimizers that go element by element */
   float *p;
-  const float *g; /* averaged and clipped */
+  const float *g; /* averaged; on CPUs also clipped */
   float *state[4];
   int64_t n;
   char *block; /* workspace, as large as the job's step_block */
   double lr, weight_decay;
   int64_t step; /* from 1 */
   const DdpSettings *settings;
+  /* on devices, where lr, weight_decay and step stand in device memory */
+  void *stream;
+  const DdpRates *rates;
+  const uint16_t *groups; /* of the elements of p, one for each 16 of them: number in rates->rate */
+  int32_t group;          /* of p, where it is one tensor */
+  void *scratch;          /* DdpTarget.scratch bytes */
 } DdpSegment;
 typedef struct DdpOptimizer {
   const char *name;
@@ -156,6 +174,16 @@ typedef struct DdpResult {
   int64_t elements;
 } DdpResult;
 
+/* What changes from step to step and kernels of a device read in its memory, never as arguments: a captured
+   step is replayed with other numbers. */
+enum { DDP_MAX_COUNTS = 16 };
+typedef struct DdpScalars {
+  uint64_t seed;
+  int64_t update, epoch;
+  double share, loss_scale;
+  double counts[DDP_MAX_COUNTS];
+} DdpScalars;
+
 enum { DDP_NO_UPDATE = -1 }; /* draws of the evaluation: of the seed and the sample alone */
 typedef struct DdpStep {
   int64_t batch;             /* B of this micro-batch, <= train_batch (eval: eval_batch) */
@@ -178,8 +206,13 @@ typedef struct DdpStep {
   const DdpSettings *settings;
   struct DdpReducer *reducer; /* NULL: nothing to reduce */
   struct DdpTrace *trace;     /* NULL: nobody looks */
-  void *stream;               /* device stream; NULL on CPUs */
-  const void **results;       /* [n_results], set by predict(): in the block until the next step */
+  /* on devices; all memory above that is read or written by kernels (fields, sample, row, arenas, block,
+     sums) is the device's then, and of counts, share, loss_scale, seed, update and epoch kernels read
+     the copies in `scalars` */
+  void *stream;              /* of computation; NULL on CPUs */
+  const DdpScalars *scalars; /* device memory */
+  void *scratch;             /* DdpTarget.scratch bytes, for one kernel at a time */
+  const void **results;      /* [n_results], set by predict(): in the block until the next step */
 } DdpStep;
 
 /* Called by the emitted backward as soon as a gradient is complete (ddp/reducer.c). */
@@ -194,6 +227,38 @@ void ddp_trace_kernel(struct DdpTrace *trace, int32_t kernel);
   do {                                                                                             \
     if (__builtin_expect(step->trace != NULL, 0)) ddp_trace_kernel(step->trace, k);                \
   } while (0)
+
+/* ---------- a job for a device ---------- */
+struct DdpDevice;
+struct DdpBackend;
+typedef struct DdpRange { /* of an arena, in elements */
+  int64_t begin, end;
+} DdpRange;
+/* Kernels that the runtime needs beside the job's own: compiled with the job, for the same devices
+   (runtime/kernels/cuda/arena.h). All enqueue on `stream` and return. Pointers are device memory. */
+typedef struct DdpArenaKernels {
+  /* sums[k] = sum of squares of x over range k: in double, in an order fixed by the range */
+  void (*square_sums)(const float *x, const DdpRange *ranges, int32_t n, double *sums,
+                      void *stream);
+  void (*scale)(float *x, int64_t n, float by, void *stream);
+  void (*fill)(float *x, int64_t n, float with, void *stream);
+  void (*average)(float *average, const float *x, int64_t n, double decay, void *stream); /* ema */
+  /* to and from the 16-bit type in which gradients travel */
+  void (*narrow)(void *to, const float *from, int64_t n, DdpDType dtype, void *stream);
+  void (*widen)(float *to, const void *from, int64_t n, DdpDType dtype, void *stream);
+} DdpArenaKernels;
+
+typedef struct DdpTarget {
+  const char *name;               /* "cuda" */
+  const struct DdpDevice *device; /* device/device.h */
+  const struct DdpBackend
+      *backend;    /* comm.h: reduces in the device's memory; opened when ranks are several */
+  const int *sm;   /* compute capabilities with code in the binary (80, 90 ..), 0 at the end */
+  int ptx;         /* of the newest PTX; 0: none */
+  int64_t scratch; /* bytes */
+  DdpArenaKernels arena;
+  int (*init)(void); /* attributes of kernels, once the device is chosen; a cudaError_t */
+} DdpTarget;
 
 /* ---------- the job ---------- */
 typedef struct DdpSettingText { /* resolved settings, typed by settings.def */
@@ -260,7 +325,8 @@ typedef struct DdpJob {
   int32_t n_results;
   void (*metric_values)(const double *sums, double *out);
   double (*schedule)(double step, double warmup, double total, double base_lr);
-  const char *measured; /* a schedule that looks at metrics ("plateau", "greedy"), or NULL */
+  const DdpTarget *target; /* NULL: this processor */
+  const char *measured;    /* a schedule that looks at metrics ("plateau", "greedy"), or NULL */
   const double *measured_numbers; /* in the order of its definition in stdlib/schedule.ddp */
 } DdpJob;
 
