@@ -366,6 +366,7 @@ void tables_write_late(Emit *e, Text *out) {
       text_addf(out, "%s%lld", k ? ", " : "},\n     .state_elements = {",
                 (long long)type_elements_at(o->state_type.at[k], 1));
     if (o->states.len) text_add(out, "}, ");
+    if (o->whole) text_add(out, ".whole = true, ");
     text_addf(out, ".step = %s},\n", optimizer_function(e, (int32_t)i));
   }
   text_add(out, "};\n\n");

@@ -118,6 +118,8 @@ typedef struct DdpOptimizer {
   const char *state_name[4];
   double state_init[4];
   int64_t state_elements[4]; /* 0: as many as the tensor has */
+  bool
+      whole; /* looks at its tensor as a whole; else element by element, any part of it by itself */
   void (*step)(const DdpSegment *s);
 } DdpOptimizer;
 
