@@ -1,10 +1,59 @@
-/* One thread enqueues work; whoever asks later learns what went wrong first. */
+/* In: numbers of the CUDA runtime. Out: errors with a class and, where one is known, a fix. One thread
+   enqueues work; whoever asks later learns what went wrong first. */
 #include "failure.h"
 #include <cuda_runtime_api.h>
+#include <string.h>
+
+/* What the runtime's own text leaves open. */
+typedef struct Remedy {
+  cudaError_t error;
+  DdpClass klass;
+  const char *text;
+} Remedy;
+static const Remedy remedies[] = {
+    {cudaErrorMemoryAllocation, DDP_MEMORY,
+     "a smaller batch or model needs less, `ddpc plan` shows what takes it"},
+    {cudaErrorIllegalAddress, DDP_FAILED,
+     "a kernel before it read or wrote outside of its memory; DDP_CUDA_GRAPHS=0 with "
+     "CUDA_LAUNCH_BLOCKING=1 names the call"},
+    {cudaErrorMisalignedAddress, DDP_FAILED,
+     "a kernel before it used an address that is not aligned; DDP_CUDA_GRAPHS=0 with "
+     "CUDA_LAUNCH_BLOCKING=1 names the call"},
+    {cudaErrorECCUncorrectable, DDP_FAILED,
+     "the GPU's memory has failed: take it out of service (nvidia-smi -q -d ECC)"},
+    {cudaErrorNoKernelImageForDevice, DDP_FAILED,
+     "the program has no code for this GPU: build it with --target cuda:sm_NN of the GPU"},
+    {cudaErrorUnsupportedPtxVersion, DDP_FAILED,
+     "the driver is too old for the program's PTX: build it with --target cuda:sm_NN of the GPU, "
+     "or "
+     "update the driver"},
+    {cudaErrorDevicesUnavailable, DDP_FAILED,
+     "another process holds the GPU for itself, or its compute mode forbids programs (nvidia-smi "
+     "-q "
+     "-d COMPUTE)"},
+    {cudaErrorSystemNotReady, DDP_FAILED,
+     "a service of the GPUs' interconnect does not run: start nvidia-fabricmanager"},
+    {cudaErrorSystemDriverMismatch, DDP_FAILED,
+     "the driver was updated and its kernel module was not: restart the machine"},
+};
+
+DdpError *cuda_status(int error, const char *doing) {
+  if (error == cudaSuccess) return NULL;
+  (void)cudaGetLastError();
+  const char *reason = cudaGetErrorString((cudaError_t)error);
+  for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
+    const Remedy *r = &remedies[i];
+    if ((int)r->error == error)
+      return ddp_error(r->klass, "cannot %s: CUDA says \"%s\" (%d); %s", doing, reason, error,
+                       r->text);
+  }
+  return ddp_error(DDP_FAILED, "cannot %s: CUDA says \"%s\" (%d)", doing, reason, error);
+}
 
 static DdpError *first;
 
 void cuda_fail(DdpError *error) {
+  if (!error) return;
   if (first)
     ddp_error_free(error);
   else
@@ -19,6 +68,8 @@ DdpError *cuda_failure(void) {
 
 void ddp_cuda_check(int error, const char *what, const char *file, int line) {
   if (error == cudaSuccess) return;
-  cuda_fail(ddp_error(DDP_FAILED, "%s:%d: %s: %s", file, line, what,
-                      cudaGetErrorString((cudaError_t)error)));
+  const char *slash = strrchr(file, '/');
+  DdpError *e = cuda_status(error, what);
+  cuda_fail(ddp_error(e->klass, "%s:%d: %s", slash ? slash + 1 : file, line, e->message));
+  ddp_error_free(e);
 }
