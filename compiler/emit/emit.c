@@ -67,7 +67,7 @@ void emit_functions(Emit *e, Text *out) {
       if (f->at.len > 4) text_addf(out, " and %u more", f->at.len - 4);
       text_add(out, " */\n");
     }
-    const char *head = arena_printf(e->arena, "%s void %s", e->target->kernel_qualifier, f->name);
+    const char *head = arena_printf(e->arena, "%s %s", f->head, f->name);
     write_call(out, "", head, f->parameters, f->n_parameters, " {\n");
     text_addf(out, "%s}\n\n", f->body);
   }

@@ -3,6 +3,9 @@
 #define EMIT_EMIT_H
 #include "plan.h"
 
+struct Emit;
+struct KernelCalls;
+
 /* What differs between targets, as a value: names of types and functions, qualifiers, loop and
    launch syntax. Common code never asks which target it is. */
 typedef struct Target {
@@ -15,6 +18,13 @@ typedef struct Target {
   const char *(*storage_type)(DType dtype), *(*compute_type)(DType dtype);
   const char *(*load)(DType dtype), *(*store)(DType dtype); /* conversions of 16-bit types, or "" */
   const char *(*round)(DType dtype); /* 16-bit types: a float as memory would hold it */
+  const char *draw_type;             /* of a parameter: random numbers of one site */
+  /* what makes one in a step, for the sample and the update or (data) for the row and the epoch; and the
+     function that makes that of a turn of a loop from it */
+  const char *(*draw)(Arena *a, int64_t site, bool data);
+  const char *draw_turn;
+  /* Appends what a nest becomes: kernel.h */
+  void (*nest)(struct Emit *e, const Program *p, const Kernel *k, struct KernelCalls *calls);
 } Target;
 extern const Target target_cpu;
 

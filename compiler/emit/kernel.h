@@ -1,4 +1,5 @@
-/* Loop nests as C. Functions with the same text are emitted once, whatever they are called with. */
+/* Loop nests as functions of the target's language. Functions with the same text are emitted once,
+   whatever they are called with. */
 #ifndef EMIT_KERNEL_H
 #define EMIT_KERNEL_H
 #include "emit.h"
@@ -11,6 +12,13 @@ typedef enum OperandKind {
   OPERAND_draw,   /* random numbers of one site */
   OPERAND_batch,
   OPERAND_accumulate, /* add to gradients instead of overwriting them */
+  /* on devices */
+  OPERAND_scalars, /* of the step, in device memory */
+  OPERAND_rates,   /* of the optimizer, likewise */
+  OPERAND_groups,  /* groups of the elements of a range */
+  OPERAND_group,   /* of one tensor */
+  OPERAND_scratch,
+  OPERAND_stream, /* of a launch; no parameter */
 } OperandKind;
 typedef struct Operand {
   OperandKind kind;
@@ -23,10 +31,11 @@ typedef VEC(Operand) Operands;
 
 typedef struct Function {
   const char *name;
+  const char *head; /* what stands in front of the name */
   const char *const *parameters;
   uint32_t n_parameters;
   const char *body;
-  const char *key;      /* parameters and body in one text */
+  const char *key;      /* head, parameters and body in one text */
   VEC(const char *) at; /* places of the job it is called for */
 } Function;
 
@@ -48,11 +57,34 @@ typedef struct Emit {
   const char **leaf_name; /* identifier of each leaf */
 } Emit;
 
-/* Makes the function for the kernel, or finds the one there is; `operands` are its arguments. */
-const char *kernel_function(Emit *e, const Program *p, const Kernel *k, Operands *operands);
+/* One call of what a nest became: a function, or a kernel of a device with its grid. */
+typedef struct KernelCall {
+  const char *function;
+  Operands operands;
+  const char *index;        /* type of B and of indices; NULL: int64_t */
+  const char *grid, *block; /* devices: C texts; NULL: an ordinary call */
+  bool batch;               /* they name B */
+} KernelCall;
+typedef struct KernelCalls {
+  KernelCall *at;
+  uint32_t len, cap;
+} KernelCalls;
+
+/* The text of an operand where a kernel is called. */
+typedef const char *(*OperandName)(void *self, OperandKind kind, Val val);
+
+/* Makes the functions for the kernel, or finds those there are: what is to be called, in order. On
+   CPUs that is one function; a sum over many blocks of a device takes two. */
+void kernel_functions(Emit *e, const Program *p, const Kernel *k, KernelCalls *calls);
+/* The calls, a line each: NAME(..); or DDP_LAUNCH(NAME, ..); */
+void kernel_launch(Emit *e, const KernelCalls *calls, Text *out, const char *indent,
+                   OperandName name, void *self);
+/* For targets: the function with this text and the operands of `call`, in the order of its parameters
+   afterwards; made, or found. suffix: behind the kernel's name, "" for the first function of a nest. */
+void kernel_share(Emit *e, const Program *p, const Kernel *k, const char *suffix, const char *head,
+                  const char *body, KernelCall *call);
 /* The body alone, where it stands: `name` gives the text of an operand. Nests without loops only
    (metrics, schedules). */
-typedef const char *(*OperandName)(void *self, OperandKind kind, Val val);
 void kernel_inline(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
                    OperandName name, void *self);
 

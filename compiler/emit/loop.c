@@ -244,9 +244,10 @@ void loop_write(Scene *s, const Kernel *k, const Made *turn, Text *out, const ch
     text_addf(out, "%sfor (int64_t %s = 0; %s < %s; %s++) {\n", indent, in.turn, in.turn, n,
               in.turn);
   for (uint32_t i = 0; i < in.order.len; i++) declare(&l, in.order.at[i]);
+  const Target *target = s->e->target;
   for (uint32_t i = 0; i < in.draws.len; i++)
-    text_addf(out, "%s  const DdpDraw %s = ddp_draw_turn(%s, %s);\n", indent, in.draws.at[i].name,
-              in.draws.at[i].from, in.turn);
+    text_addf(out, "%s  const %s %s = %s(%s, %s);\n", indent, target->draw_type,
+              in.draws.at[i].name, target->draw_turn, in.draws.at[i].from, in.turn);
   if (calls.at) text_add(out, calls.at);
   text_addf(out, "%s}\n", indent);
   write_last(&l);

@@ -117,6 +117,18 @@ const char *scene_operand(void *self, OperandKind kind, Val val) {
   case OPERAND_accumulate:
     s->accumulate = true;
     return "step->accumulate";
+  case OPERAND_scalars:
+    return "step->scalars";
+  case OPERAND_rates:
+    return "s->rates";
+  case OPERAND_groups:
+    return "s->groups";
+  case OPERAND_group:
+    return "s->group";
+  case OPERAND_scratch:
+    return s->role == ROLE_optimizer ? "s->scratch" : "step->scratch";
+  case OPERAND_stream:
+    return s->role == ROLE_optimizer ? "s->stream" : "step->stream";
   }
   die("unknown operand");
 }
@@ -174,7 +186,7 @@ static void write_kernel_call(Scene *s, const Kernel *k, const Made *made, Text 
     }
     return;
   }
-  if (!made->function) {
+  if (!made->calls.len) {
     bool alone = s->p->kernels.len == 1; /* several have names of their own in braces */
     if (!alone) text_addf(out, "%s{\n", indent);
     s->inlined = true;
@@ -184,11 +196,7 @@ static void write_kernel_call(Scene *s, const Kernel *k, const Made *made, Text 
     if (!alone) text_addf(out, "%s}\n", indent);
     return;
   }
-  VEC(const char *) args = {0};
-  const Operands *o = &made->operands;
-  for (uint32_t i = 0; i < o->len; i++)
-    vec_push(s->e->arena, &args, scene_operand(s, o->at[i].kind, o->at[i].shown));
-  write_call(out, indent, made->function, args.at, args.len, ";\n");
+  kernel_launch(s->e, &made->calls, out, indent, scene_operand, s);
 }
 
 /* ---------- declarations ---------- */
@@ -286,11 +294,12 @@ static void declare_all(Scene *s, Text *out) {
       text_addf(out, "  /* %s */\n", parts[i].title);
     write_declarations(&lines, out);
   }
-  for (uint32_t i = 0; i < s->draws.len; i++)
-    text_addf(out,
-              "  const DdpDraw %s =\n      ddp_draw(step->seed, step->%s, 0x%llxu, step->%s);\n",
-              s->draws.at[i].name, s->draws.at[i].data ? "epoch" : "update",
-              (unsigned long long)s->draws.at[i].site, s->draws.at[i].data ? "row" : "sample");
+  const Target *target = s->e->target;
+  for (uint32_t i = 0; i < s->draws.len; i++) {
+    const SceneDraw *d = &s->draws.at[i];
+    text_addf(out, "  const %s %s =\n      %s;\n", target->draw_type, d->name,
+              target->draw(s->e->arena, d->site, d->data));
+  }
 }
 
 /* ---------- whole functions ---------- */
@@ -347,7 +356,7 @@ Made *scene_make(Emit *e, const Program *p, bool inlines) {
     const Kernel *k = &p->kernels.at[i];
     if (k->loop) made[i].turn = scene_make(e, &k->loop->body, false);
     if (k->kind == KERNEL_nest && !(inlines && loop_free(k)))
-      made[i].function = kernel_function(e, p, k, &made[i].operands);
+      kernel_functions(e, p, k, &made[i].calls);
   }
   return made;
 }

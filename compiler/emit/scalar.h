@@ -38,6 +38,7 @@ typedef struct Body { /* one kernel being written */
   uint32_t *depth;  /* by NestTemp: how many loops of the path must be open */
   const char **row; /* by root: scalar that an earlier stage left */
   const char **loop_name;
+  bool accumulates; /* the kernel may add to gradients */
   VEC(DrawRow) draw_rows;
   uint32_t names; /* numbers given to temporaries */
 } Body;
@@ -53,5 +54,21 @@ const char *scalar_index(Body *b, NestIndex ix, Binding at_least);
 /* Name of an operand; adds it. */
 const char *body_operand(Body *b, OperandKind kind, Val val, bool written);
 bool body_in_place(const Body *b, Val val); /* read and written by this kernel */
+/* Arrays for the nest of k; everything else is set by whoever makes the body. */
+void body_begin(Body *b, const Kernel *k);
+/* The loops around the innermost body of a stage, as in the nest, and their names. */
+LoopPath body_path(Body *b, const Stage *s);
+/* What is written comes first in the parameters. */
+void body_written(Body *b);
+
+/* Roots: where they lie, whether that is an accumulator of the step; the type in which a sum or a
+   maximum is kept (losses and metrics in double), and what a maximum begins with. */
+const ValuePlace *body_place(const Body *b, Val v);
+bool root_is_sum(const Body *b, const NestRoot *r);
+const char *root_type(const Body *b, const NestRoot *r);
+const char *root_lowest(DType t);
+bool root_checks_nan(const Nest *n, const NestRoot *r);
+bool root_is_read(const Nest *n, Val v); /* by a later stage, as a row value */
+const char *root_stored(Body *b, const NestRoot *r, const char *value); /* as memory holds it */
 void body_line(Body *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #endif

@@ -19,8 +19,7 @@ typedef VEC(Declaration) Declarations;
 
 /* The functions that the nests of a program became, and those of its loops. */
 typedef struct Made {
-  const char *function;
-  Operands operands;
+  KernelCalls calls; /* none: inlined, or no nest */
   struct Made *turn; /* of a loop: by kernel of its body */
 } Made;
 

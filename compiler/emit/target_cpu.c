@@ -1,6 +1,6 @@
 /* The CPU as a target: C11 with the inline kernels of runtime/kernels/cpu. 16-bit floats lie in
    memory only; kernels compute in float. */
-#include "emit.h"
+#include "nest_cpu.h"
 
 static bool is_wide(DType t) {
   return t == DT_f64;
@@ -53,6 +53,11 @@ static const char *cpu_round(DType t) {
   return t == DT_bf16 ? "ddp_round_bf16" : "ddp_round_f16";
 }
 
+static const char *cpu_draw(Arena *a, int64_t site, bool data) {
+  return arena_printf(a, "ddp_draw(step->seed, step->%s, 0x%llxu, step->%s)",
+                      data ? "epoch" : "update", (unsigned long long)site, data ? "row" : "sample");
+}
+
 const Target target_cpu = {
     .name = "cpu",
     .file_ext = "c",
@@ -64,4 +69,8 @@ const Target target_cpu = {
     .load = cpu_load,
     .store = cpu_store,
     .round = cpu_round,
+    .draw_type = "DdpDraw",
+    .draw = cpu_draw,
+    .draw_turn = "ddp_draw_turn",
+    .nest = nest_cpu_functions,
 };
