@@ -32,7 +32,7 @@ static void write_header(Emit *e, Text *out) {
                 "#include \"kernels/cpu/conv.h\"\n#include \"kernels/cpu/gemm16.h\"\n#include "
                 "\"kernels/cpu/index.h\"\n"
                 "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/optimizer.h\"\n"
-                "#include \"kernels/cpu/pool.h\"\n#include \"kernels/cpu/random.h\"\n");
+                "#include \"kernels/cpu/pool.h\"\n#include \"kernels/random.h\"\n");
   emit_includes(e, out);
   for (uint32_t i = 0; i < job->natives.len; i++)
     if (job->natives.at[i].compiled)

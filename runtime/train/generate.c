@@ -5,7 +5,7 @@
 #include "report.h"
 #include "run.h"
 #include "tokens.h"
-#include "kernels/cpu/random.h"
+#include "kernels/random.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -91,7 +91,7 @@ def mix(x):
 
 
 def chance(seed, number):
-    """The draw of one character, in [0, 1): runtime/kernels/cpu/random.h at the site "generate"."""
+    """The draw of one character, in [0, 1): runtime/kernels/random.h at the site "generate"."""
     mask = 2 ** 32 - 1
     k = mix(mix(mix(mix(seed)) ^ int.from_bytes(b"generate", "big")) ^ number)
     x = k & mask

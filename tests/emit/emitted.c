@@ -3,7 +3,7 @@
 #include "ddp/job.h"
 #include "die.h"
 #include "fuse.h"
-#include "kernels/cpu/random.h"
+#include "kernels/random.h"
 #include "program.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ static void assemble(Emitted *e) {
            "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
            "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
            "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/pool.h\"\n"
-           "#include \"kernels/cpu/random.h\"\n");
+           "#include \"kernels/random.h\"\n");
   emit_includes(&e->emit, &t);
   text_add(&t, "\n");
   text_add(

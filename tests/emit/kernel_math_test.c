@@ -1,6 +1,6 @@
 /* The inline math against libm in double: error in units in the last place over a sweep of all floats
    (every 997th bit pattern: all exponents, both signs, denormals, inf, nan). */
-#include "kernels/cpu/random.h"
+#include "kernels/random.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

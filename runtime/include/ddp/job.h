@@ -237,14 +237,17 @@ typedef struct DdpRange { /* of an arena, in elements */
   int64_t begin, end;
 } DdpRange;
 /* Kernels that the runtime needs beside the job's own: compiled with the job, for the same devices
-   (runtime/kernels/cuda/arena.h). All enqueue on `stream` and return. Pointers are device memory. */
+   (runtime/kernels/cuda/arena.h). All enqueue on `stream` and return. Pointers are device memory, but for
+   `ranges`, which the host reads before the call returns. */
 typedef struct DdpArenaKernels {
-  /* sums[k] = sum of squares of x over range k: in double, in an order fixed by the range */
+  /* sums[k] = sum of squares of x over range k: in double, in an order fixed by the range. scratch: as
+     DdpStep.scratch, free again for what is enqueued next */
   void (*square_sums)(const float *x, const DdpRange *ranges, int32_t n, double *sums,
-                      void *stream);
+                      void *scratch, void *stream);
   void (*scale)(float *x, int64_t n, float by, void *stream);
   void (*fill)(float *x, int64_t n, float with, void *stream);
-  void (*average)(float *average, const float *x, int64_t n, double decay, void *stream); /* ema */
+  /* ema: lerp(average, x, 1 - decay), as train/ema.c on CPUs */
+  void (*average)(float *average, const float *x, int64_t n, double decay, void *stream);
   /* to and from the 16-bit type in which gradients travel */
   void (*narrow)(void *to, const float *from, int64_t n, DdpDType dtype, void *stream);
   void (*widen)(float *to, const void *from, int64_t n, DdpDType dtype, void *stream);

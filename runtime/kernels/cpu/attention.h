@@ -4,32 +4,16 @@
    A row in which nothing may be seen gives zeros, and no gradient flows through it. */
 #ifndef DDP_KERNELS_CPU_ATTENTION_H
 #define DDP_KERNELS_CPU_ATTENTION_H
-#include "random.h"
+#include "../shapes.h"
 #include "tile.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-/* [batch, time, heads, width]: element (b, t, h, w) is at[b * batch + t * time + h * head + w]. */
-typedef struct DdpHeads {
-  const float *at;
-  int64_t batch, time, head;
-} DdpHeads;
-
-typedef struct DdpAttention {
-  int64_t batch, heads, groups; /* a head of k and v serves heads / groups heads of q */
-  int64_t t, s, k, v;           /* queries, keys, widths of q and of v */
-  float scale;
-  bool causal;
-  DdpHeads q, key, value;
-  const void
-      *mask; /* NULL: none. Strides over batch, head, query and key; 0 where it is broadcast */
-  int64_t mask_step[4];
-  bool mask_added; /* floats that are added, not bools that say what is seen */
-  float keep;      /* probability of keeping a weight; 1: none is drawn */
-  DdpDraw draw;
-} DdpAttention;
-
 enum { DDP_ROWS = 32, DDP_COLUMNS = 256 };
+
+DDP_INLINE const float *ddp_attention_at(DdpHeads x, int64_t b, int64_t t, int64_t h) {
+  return (const float *)x.at + b * x.batch + t * x.time + h * x.head;
+}
 
 /* Room for blocks: grows at the first calls, then stays. One thread calls kernels. */
 static __attribute__((unused, noinline)) float *ddp_attention_room(int64_t floats) {
@@ -92,7 +76,7 @@ static __attribute__((unused, noinline)) void
 ddp_attention_rows(const DdpAttention *a, int64_t b, int64_t h, int64_t i0, int64_t m,
                    const float *kt, const float *v, float *p, float *o, float *y, float *lse) {
   const int64_t vp = ddp_padded(a->v), end = ddp_attention_seen(a, i0 + m);
-  const float *q = a->q.at + b * a->q.batch + i0 * a->q.time + h * a->q.head;
+  const float *q = ddp_attention_at(a->q, b, i0, h);
   float most[DDP_ROWS], sum[DDP_ROWS], here[DDP_ROWS];
   DdpRow row = {0, 0};
   if (a->keep < 1) row = ddp_row(a->draw, a->draw.sample[b]);
@@ -147,9 +131,8 @@ static __attribute__((unused, noinline)) void ddp_attention(const DdpAttention *
   const int64_t share = a->heads / a->groups;
   for (int64_t b = 0; b < a->batch; b++)
     for (int64_t g = 0; g < a->groups; g++) {
-      ddp_pack(a->k, a->s, a->key.at + b * a->key.batch + g * a->key.head, 1, a->key.time, kt);
-      ddp_pack(a->s, a->v, a->value.at + b * a->value.batch + g * a->value.head, a->value.time, 1,
-               v);
+      ddp_pack(a->k, a->s, ddp_attention_at(a->key, b, 0, g), 1, a->key.time, kt);
+      ddp_pack(a->s, a->v, ddp_attention_at(a->value, b, 0, g), a->value.time, 1, v);
       for (int64_t h = g * share; h < (g + 1) * share; h++)
         for (int64_t i = 0; i < a->t; i += DDP_ROWS)
           ddp_attention_rows(a, b, h, i, a->t - i < DDP_ROWS ? a->t - i : DDP_ROWS, kt, v, p, o, y,
@@ -216,9 +199,8 @@ ddp_attention_rows_back(const DdpAttention *a, DdpAttentionBack w, int64_t b, in
                         int64_t m, DdpHeads g, DdpHeads y, const float *lse, float *dq) {
   const int64_t kp = ddp_padded(a->k), vp = ddp_padded(a->v);
   const int64_t end = ddp_attention_seen(a, i0 + m);
-  const float *q = a->q.at + b * a->q.batch + i0 * a->q.time + h * a->q.head;
-  const float *gi = g.at + b * g.batch + i0 * g.time + h * g.head;
-  const float *yi = y.at + b * y.batch + i0 * y.time + h * y.head;
+  const float *q = ddp_attention_at(a->q, b, i0, h);
+  const float *gi = ddp_attention_at(g, b, i0, h), *yi = ddp_attention_at(y, b, i0, h);
   float delta[DDP_ROWS];
   ddp_pack(m, a->k, q, a->q.time, 1, w.q);
   ddp_pack(m, a->v, gi, g.time, 1, w.g);
@@ -256,11 +238,10 @@ static __attribute__((unused, noinline)) void ddp_attention_grad(const DdpAttent
   const DdpAttentionBack w = ddp_attention_back_room(a);
   for (int64_t b = 0; b < a->batch; b++)
     for (int64_t r = 0; r < a->groups; r++) {
-      const float *key = a->key.at + b * a->key.batch + r * a->key.head;
+      const float *key = ddp_attention_at(a->key, b, 0, r);
       ddp_pack(a->k, a->s, key, 1, a->key.time, w.kt);
       ddp_pack(a->s, a->k, key, a->key.time, 1, w.k);
-      ddp_pack(a->v, a->s, a->value.at + b * a->value.batch + r * a->value.head, 1, a->value.time,
-               w.vt);
+      ddp_pack(a->v, a->s, ddp_attention_at(a->value, b, 0, r), 1, a->value.time, w.vt);
       memset(w.dk, 0, sizeof *w.dk * (size_t)(a->s * kp));
       memset(w.dv, 0, sizeof *w.dv * (size_t)(a->s * vp));
       for (int64_t h = r * share; h < (r + 1) * share; h++)

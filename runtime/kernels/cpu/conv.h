@@ -4,18 +4,9 @@
    it; the runtime sets the number of threads that oneDNN takes. */
 #ifndef DDP_KERNELS_CPU_CONV_H
 #define DDP_KERNELS_CPU_CONV_H
+#include "../shapes.h"
 #include "gemm.h"
 #include <stdlib.h>
-
-typedef struct DdpConv {
-  int64_t space; /* dimensions, 1 to 3; no padding in the struct: it is compared as bytes */
-  int64_t groups;
-  int64_t big, small; /* channels */
-  int64_t big_block, small_block;
-  int64_t big_size[3], small_size[3], kernel[3], stride[3], padding[3], dilation[3];
-} DdpConv;
-
-typedef enum DdpConvResult { DDP_CONV_SMALL, DDP_CONV_BIG, DDP_CONV_FILTER } DdpConvResult;
 
 /* Memory that every call may use: as large as the largest has needed. */
 static __attribute__((unused)) float *ddp_conv_scratch(size_t bytes) {

@@ -4,13 +4,8 @@
    loops over it into vectors on every processor. */
 #ifndef DDP_KERNELS_CPU_HALF_H
 #define DDP_KERNELS_CPU_HALF_H
+#include "../inline.h"
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-#ifndef DDP_INLINE
-#define DDP_INLINE static inline __attribute__((always_inline, unused))
-#endif
 
 /* A function that has loops of its own: compiled once, as the job is, wherever it is called from. */
 #define DDP_APART static __attribute__((noinline, unused))
@@ -20,17 +15,6 @@
 #else
 #define DDP_CALLS
 #endif
-
-DDP_INLINE uint32_t ddp_bits(float x) {
-  uint32_t u;
-  memcpy(&u, &x, sizeof u);
-  return u;
-}
-DDP_INLINE float ddp_from_bits(uint32_t u) {
-  float x;
-  memcpy(&x, &u, sizeof x);
-  return x;
-}
 
 DDP_INLINE float ddp_load_bf16(uint16_t h) {
   return ddp_from_bits((uint32_t)h << 16);

@@ -6,11 +6,8 @@
    Coefficients: weighted minimax fits, rounded one after another (tools/fit_math.py). */
 #ifndef DDP_KERNELS_CPU_MATH_H
 #define DDP_KERNELS_CPU_MATH_H
+#include "../whole.h"
 #include "half.h"
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
 #ifdef __clang__ /* `omp simd` on a short loop need not lead to vectors */
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -151,80 +148,6 @@ DDP_INLINE float ddp_erff(float x) {
   return t < 0.927f ? ddp_fmaf(x, p, x) : copysignf(far, x);
 }
 
-/* sin(x + quarter pi/2): reduced in double, so that large arguments keep their digits */
-DDP_INLINE float ddp_sincosf(float x, uint64_t quarter) {
-  const double d = x, magic = 6755399441055744.0; /* 1.5 * 2^52 */
-  const double t = ddp_fma(d, 0.63661977236758138, magic);
-  const double n = t - magic;
-  double rest = ddp_fma(n, -1.57079632673412561417, d); /* 33 bits of pi/2 */
-  rest = ddp_fma(n, -6.07710050650619224932e-11, rest);
-  uint64_t k;
-  memcpy(&k, &t, sizeof k);
-  k += quarter;
-  const float r = (float)rest, z = r * r;
-  float s = -1.9518072e-4f;
-  s = ddp_fmaf(s, z, 8.332188e-3f);
-  s = ddp_fmaf(s, z, -1.6666655e-1f);
-  s = ddp_fmaf(s * z, r, r);
-  float c = 2.4432338e-5f;
-  c = ddp_fmaf(c, z, -1.388731e-3f);
-  c = ddp_fmaf(c, z, 4.1666646e-2f);
-  c = ddp_fmaf(c * z, z, ddp_fmaf(z, -0.5f, 1.0f));
-  const float y = (k & 1) != 0 ? c : s;
-  const float signed_y = (k & 2) != 0 ? -y : y;
-  return fabsf(x) < 1e15f ? signed_y : x - x; /* inf and nan give nan */
-}
-DDP_INLINE float ddp_sinf(float x) {
-  return x == 0.0f ? x : ddp_sincosf(x, 0);
-}
-DDP_INLINE float ddp_cosf(float x) {
-  return ddp_sincosf(x, 1);
-}
-
-/* ---------- whole-number division and remainder, as Python's (sign of the divisor) ---------- */
-DDP_INLINE double ddp_floordiv(double a, double b) {
-  return floor(a / b);
-}
-DDP_INLINE double ddp_pymod(double a, double b) {
-  const double r = fmod(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-DDP_INLINE float ddp_floordivf(float a, float b) {
-  return floorf(a / b);
-}
-DDP_INLINE float ddp_pymodf(float a, float b) {
-  const float r = fmodf(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-/* A divisor of 0 gives 0 rather than a signal. */
-DDP_INLINE int64_t ddp_floordiv_i64(int64_t a, int64_t b) {
-  if (b == 0 || b == -1) return b == 0 ? 0 : (int64_t)(0u - (uint64_t)a);
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-DDP_INLINE int64_t ddp_pymod_i64(int64_t a, int64_t b) {
-  if (b == 0 || b == -1) return 0;
-  const int64_t r = a % b;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-DDP_INLINE int64_t ddp_fabs_i64(int64_t a) {
-  return a < 0 ? (int64_t)(0u - (uint64_t)a) : a;
-}
-DDP_INLINE int64_t ddp_floor_i64(int64_t a) {
-  return a;
-}
-DDP_INLINE int64_t ddp_ceil_i64(int64_t a) {
-  return a;
-}
-DDP_INLINE int64_t ddp_rint_i64(int64_t a) {
-  return a;
-}
-DDP_INLINE int64_t ddp_pow_i64(int64_t a,
-                               int64_t b) { /* wraps; a negative exponent gives 0 or +-1 */
-  uint64_t x = (uint64_t)a, y = 1;
-  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 != 0 ? -1 : 1) : 0;
-  for (; b; b >>= 1, x *= x)
-    if (b & 1) y *= x;
-  return (int64_t)y;
-}
+#include "../sine.h"
 
 #endif

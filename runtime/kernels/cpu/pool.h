@@ -3,35 +3,8 @@
    block of channels. */
 #ifndef DDP_KERNELS_CPU_POOL_H
 #define DDP_KERNELS_CPU_POOL_H
+#include "../shapes.h"
 #include "math.h"
-
-typedef struct DdpPool {
-  int64_t space; /* dimensions, 1 to 3 */
-  int64_t in[3], out[3], window[3], stride[3], padding[3], dilation[3];
-  bool adaptive;
-  int divide; /* 0: a sum; 1: by the window with its padding; 2: by what lies in the tensor */
-} DdpPool;
-
-typedef struct DdpPoolRange { /* of a window along one dimension */
-  int64_t first, n, step, padded;
-} DdpPoolRange;
-
-static __attribute__((unused)) DdpPoolRange ddp_pool_range(const DdpPool *p, int64_t i, int64_t o) {
-  if (p->adaptive) {
-    const int64_t first = o * p->in[i] / p->out[i];
-    const int64_t n = ((o + 1) * p->in[i] + p->out[i] - 1) / p->out[i] - first;
-    return (DdpPoolRange){first, n, 1, n};
-  }
-  const int64_t step = p->dilation[i], last = p->in[i] + p->padding[i];
-  int64_t first = o * p->stride[i] - p->padding[i];
-  const int64_t end = first + step * (p->window[i] - 1) + 1;
-  const int64_t padded = (end < last ? end : last) - first;
-  while (first < 0) first += step;
-  const int64_t stop = end < p->in[i] ? end : p->in[i];
-  int64_t n = stop > first ? stop - first : 0;
-  if (step > 1) n = (n + step - 1) / step;
-  return (DdpPoolRange){first, n, step, padded};
-}
 
 enum { DDP_POOL_CHUNK = 16 };
 

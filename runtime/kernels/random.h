@@ -5,9 +5,13 @@
    instead of keeping it.
    The first three are mixed once per call, the sample once per row (64 bits each); per element there
    are three 32-bit multiplications, which vectorise. */
-#ifndef DDP_KERNELS_CPU_RANDOM_H
-#define DDP_KERNELS_CPU_RANDOM_H
-#include "math.h"
+#ifndef DDP_KERNELS_RANDOM_H
+#define DDP_KERNELS_RANDOM_H
+#ifdef DDP_DEVICE_CODE
+#include "cuda/math.h"
+#else
+#include "cpu/math.h"
+#endif
 
 typedef struct DdpDraw { /* one site in one update */
   uint64_t key;
@@ -24,15 +28,18 @@ DDP_INLINE uint64_t ddp_mix64(uint64_t x) { /* finaliser of splitmix64 */
   return x ^ (x >> 31);
 }
 DDP_INLINE DdpDraw ddp_draw(uint64_t seed, int64_t update, uint64_t site, const int64_t *sample) {
-  return (DdpDraw){ddp_mix64(ddp_mix64(ddp_mix64(seed) ^ (uint64_t)update) ^ site), sample};
+  const DdpDraw d = {ddp_mix64(ddp_mix64(ddp_mix64(seed) ^ (uint64_t)update) ^ site), sample};
+  return d;
 }
 /* The same site in one turn of a loop. */
 DDP_INLINE DdpDraw ddp_draw_turn(DdpDraw d, int64_t turn) {
-  return (DdpDraw){ddp_mix64(d.key + 0x5851f42d4c957f2du * (uint64_t)(turn + 1)), d.sample};
+  const DdpDraw own = {ddp_mix64(d.key + 0x5851f42d4c957f2du * (uint64_t)(turn + 1)), d.sample};
+  return own;
 }
 DDP_INLINE DdpRow ddp_row(DdpDraw d, int64_t position) {
   const uint64_t k = ddp_mix64(d.key ^ (uint64_t)position);
-  return (DdpRow){(uint32_t)k, (uint32_t)(k >> 32)};
+  const DdpRow r = {(uint32_t)k, (uint32_t)(k >> 32)};
+  return r;
 }
 DDP_INLINE uint32_t ddp_random(DdpRow r, uint32_t element) {
   uint32_t x = element * 0x9e3779b1u + r.a;
