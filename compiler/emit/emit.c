@@ -48,8 +48,8 @@ static void write_helpers(Emit *e, Text *out) {
   for (uint32_t i = 0; i < e->helpers.len; i++) {
     const Helper *h = &e->helpers.at[i];
     const char *in = e->target->compute_type(h->in);
-    text_addf(out, "%s inline %s %s(", e->target->kernel_qualifier,
-              e->target->compute_type(h->result), h->name);
+    text_addf(out, "%s %s %s(", e->target->helper_qualifier, e->target->compute_type(h->result),
+              h->name);
     for (int k = 0; k < op_def(h->op)->inputs; k++)
       text_addf(out, "%s%s %c", k ? ", " : "", in, 'a' + k);
     text_addf(out, ") {\n  return %s;\n}\n\n", h->body);

@@ -12,6 +12,7 @@ typedef struct Target {
   const char *name;             /* "cpu" */
   const char *file_ext;         /* "c" */
   const char *kernel_qualifier; /* "static" */
+  const char *helper_qualifier; /* of scalar functions: "static inline" */
   const char *restrict_word;
   /* C function for F(name) of the op table at a dtype: exp, f32 -> "ddp_expf" */
   const char *(*function)(const char *name, DType dtype);
@@ -23,10 +24,12 @@ typedef struct Target {
      function that makes that of a turn of a loop from it */
   const char *(*draw)(Arena *a, int64_t site, bool data);
   const char *draw_turn;
+  bool simd;              /* loops carry pragmas that make vectors of them */
+  bool scalars_in_memory; /* kernels read what changes from step to step in the device's memory */
   /* Appends what a nest becomes: kernel.h */
   void (*nest)(struct Emit *e, const Program *p, const Kernel *k, struct KernelCalls *calls);
 } Target;
-extern const Target target_cpu;
+extern const Target target_cpu, target_cuda;
 
 typedef struct EmitOptions {
   const Target *target;

@@ -1,5 +1,5 @@
 /* Functions that nests become: their parameters, their names, those with the same text once, and the
-   calls of them. The bodies are the target's (nest_cpu.c, nest_cuda.c). */
+   calls of them. The bodies are the target's (nest_loops.c, nest_cuda.c). */
 #include "kernel.h"
 #include "die.h"
 #include "op.h"

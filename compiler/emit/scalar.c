@@ -71,8 +71,9 @@ static Scalar index_expr(Body *b, NestIndex at) {
                     .binding = BIND_product};
   case IX_temp: {
     bool wide = b->n->insts.at[x->temp].dtype == DT_i64;
-    if (wide) return (Scalar){.text = scalar_text(b, x->temp, BIND_atom), .binding = BIND_atom};
-    return (Scalar){.text = arena_printf(a, "(int64_t)%s", scalar_text(b, x->temp, BIND_atom)),
+    left = scalar_text(b, x->temp, BIND_atom);
+    if (wide != (b->index != NULL)) return (Scalar){.text = left, .binding = BIND_atom};
+    return (Scalar){.text = arena_printf(a, "(%s)%s", b->index ? b->index : "int64_t", left),
                     .binding = BIND_product};
   }
   }
@@ -299,6 +300,8 @@ static Scalar load_expr(Body *b, const Inst *x) {
   const char *text = arena_printf(a, "%s[%s]", name, scalar_index(b, x->ix, BIND_weak));
   const char *convert = b->e->target->load(lies);
   if (*convert) text = arena_printf(a, "%s(%s)", convert, text);
+  if (b->e->target->scalars_in_memory && body_is_gradient(b, x->val))
+    text = arena_printf(a, "(%s * %s->clip)", text, body_operand(b, OPERAND_rates, 0, false));
   if (!x->guard) return (Scalar){.text = text, .binding = BIND_atom, .loads = true};
   text = arena_printf(a, "%s ? %s : 0", scalar_text(b, x->guard, BIND_atom), text);
   return (Scalar){.text = text, .binding = BIND_weak, .loads = true};
@@ -313,16 +316,21 @@ static Scalar const_expr(Body *b, const Inst *x) {
   return e;
 }
 
+/* A scalar of the step where a kernel finds it: as an argument, or in the device's memory, if it
+   changes from step to step. */
 static Scalar host_expr(Body *b, const Inst *x) {
   const Value *v = value_at(b->n->g, x->val);
-  const char *ctype = b->e->target->compute_type(x->dtype);
+  const char *ctype = b->e->target->compute_type(x->dtype), *from = NULL;
   if (v->op == OP_dimval) {
-    const char *d = dim_text(b, v->attr[0].as.dims.at[0], BIND_atom);
-    if (x->dtype == DT_i64) return (Scalar){.text = d, .binding = BIND_atom};
-    return (Scalar){.text = arena_printf(b->e->arena, "(%s)%s", ctype, d), .binding = BIND_product};
+    from = dim_text(b, v->attr[0].as.dims.at[0], BIND_atom);
+    if (x->dtype == DT_i64 && !b->index) return (Scalar){.text = from, .binding = BIND_atom};
+  } else {
+    from = b->e->target->scalars_in_memory ? body_in_memory(b, v) : NULL;
+    if (!from)
+      return (Scalar){.text = body_operand(b, OPERAND_host, x->val, false), .binding = BIND_atom};
   }
-  const char *name = body_operand(b, OPERAND_host, x->val, false);
-  return (Scalar){.text = name, .binding = BIND_atom};
+  return (Scalar){.text = arena_printf(b->e->arena, "(%s)%s", ctype, from),
+                  .binding = BIND_product};
 }
 
 static Scalar cast_expr(Body *b, const Inst *x) {
@@ -363,7 +371,7 @@ static Scalar inst_expr(Body *b, const Inst *x) {
     return cast_expr(b, x);
   case INST_index: {
     Scalar e = index_expr(b, x->ix);
-    if (x->dtype == DT_i64) return e;
+    if (x->dtype == DT_i64 && !b->index) return e;
     e.text = arena_printf(b->e->arena, "(%s)%s", b->e->target->compute_type(x->dtype),
                           protect(b, e.text, e.binding, BIND_atom));
     e.binding = BIND_product;
@@ -404,6 +412,7 @@ static bool inst_uses_ix(const Inst *x) {
 
 static uint32_t depth_of(const Body *b, const Inst *x, const LoopPath *path) {
   uint32_t d = x->kind == INST_row ? b->n->outer : 0;
+  if (x->kind == INST_host && b->e->target->scalars_in_memory) d = body_host_depth(b, x->val, path);
   for (int j = 0; j < inst_inputs(x); j++) d = max_depth(d, b->depth[x->in[j]]);
   if (x->guard) d = max_depth(d, b->depth[x->guard]);
   if (inst_uses_ix(x)) d = max_depth(d, index_depth(b, x->ix, path));
@@ -418,10 +427,14 @@ static void count_inputs(Body *b, const Inst *x) {
   if (x->kind == INST_random) index_count(b, x->ix2);
 }
 
-void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path) {
-  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++)
+void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path, const bool *among) {
+  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     b->depth[i] = depth_of(b, &b->n->insts.at[i], path);
+    b->uses[i] = 0;
+    b->scalar[i] = (Scalar){0};
+  }
   for (uint32_t i = s->first_root; i < s->first_root + s->roots; i++) {
+    if (among && !among[i]) continue;
     b->uses[b->n->roots.at[i].temp]++;
     index_count(b, b->n->roots.at[i].ix);
   }
@@ -458,8 +471,12 @@ static void write_draw_row(Body *b, const Inst *x, const LoopPath *path, uint32_
     if (b->draw_rows.at[i].val == x->val && b->draw_rows.at[i].ix == x->ix2) return;
   const char *draw = body_operand(b, OPERAND_draw, x->val, false);
   const char *name = arena_printf(b->e->arena, "row%u", b->names++);
+  const char *sample = sample_text(b, x, draw);
   vec_push(b->e->arena, &b->draw_rows, (DrawRow){x->val, x->ix2, name});
-  body_line(b, "const DdpRow %s = ddp_row(%s, %s);", name, draw, sample_text(b, x, draw));
+  if (b->e->target->scalars_in_memory)
+    draw = arena_printf(b->e->arena, "ddp_draw_here(%s, %s)",
+                        body_operand(b, OPERAND_scalars, 0, false), draw);
+  body_line(b, "const DdpRow %s = ddp_row(%s, %s);", name, draw, sample);
 }
 
 void scalar_statements(Body *b, const Stage *s, const LoopPath *path, uint32_t depth) {

@@ -38,12 +38,15 @@ typedef struct Body { /* one kernel being written */
   uint32_t *depth;  /* by NestTemp: how many loops of the path must be open */
   const char **row; /* by root: scalar that an earlier stage left */
   const char **loop_name;
-  bool accumulates; /* the kernel may add to gradients */
+  const char *index; /* type of indices: NULL: int64_t */
+  bool accumulates;  /* the kernel may add to gradients */
   VEC(DrawRow) draw_rows;
   uint32_t names; /* numbers given to temporaries */
 } Body;
 
-void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path);
+/* Before the statements of a stage, whose loops open in the order of the path. among: by root, those
+   that are wanted now (NULL: all); the others' turn may come later. */
+void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path, const bool *among);
 /* Writes the statements that need exactly `depth` open loops. */
 void scalar_statements(Body *b, const Stage *s, const LoopPath *path, uint32_t depth);
 /* The scalar as an operand that binds at least as tightly as asked. */
@@ -60,6 +63,14 @@ void body_begin(Body *b, const Kernel *k);
 LoopPath body_path(Body *b, const Stage *s);
 /* What is written comes first in the parameters. */
 void body_written(Body *b);
+
+/* ---------- what changes from step to step, in a device's memory (memory_scalar.c) ---------- */
+/* Where a kernel reads it: "scalars->counts[0]". NULL: it is a setting, an argument. */
+const char *body_in_memory(Body *b, const Value *v);
+/* How many loops must be open for it: the rates of a range differ from element to element. */
+uint32_t body_host_depth(const Body *b, Val v, const LoopPath *path);
+/* The gradient that a step of an optimizer reads: it counts times DdpRates.clip. */
+bool body_is_gradient(const Body *b, Val v);
 
 /* Roots: where they lie, whether that is an accumulator of the step; the type in which a sum or a
    maximum is kept (losses and metrics in double), and what a maximum begins with. */

@@ -1,6 +1,6 @@
 /* The CPU as a target: C11 with the inline kernels of runtime/kernels/cpu. 16-bit floats lie in
    memory only; kernels compute in float. */
-#include "nest_cpu.h"
+#include "nest_loops.h"
 
 static bool is_wide(DType t) {
   return t == DT_f64;
@@ -62,7 +62,9 @@ const Target target_cpu = {
     .name = "cpu",
     .file_ext = "c",
     .kernel_qualifier = "static",
+    .helper_qualifier = "static inline",
     .restrict_word = "restrict",
+    .simd = true,
     .function = cpu_function,
     .storage_type = dtype_ctype,
     .compute_type = cpu_compute_type,
@@ -72,5 +74,5 @@ const Target target_cpu = {
     .draw_type = "DdpDraw",
     .draw = cpu_draw,
     .draw_turn = "ddp_draw_turn",
-    .nest = nest_cpu_functions,
+    .nest = nest_loops_functions,
 };

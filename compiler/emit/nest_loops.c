@@ -1,7 +1,7 @@
-/* Loop nests as C functions: loops, accumulators, stores. Scalars are written by scalar.c.
+/* Loop nests as loops of one thread: loops, accumulators, stores. Scalars are written by scalar.c.
    A root's loops that do not occur in its index are reduced: the last of the path in a scalar, the
    others (and kept loops inside them) by adding to memory that is cleared before; see nest.h. */
-#include "nest_cpu.h"
+#include "nest_loops.h"
 #include "die.h"
 #include "scalar.h"
 #include "op.h"
@@ -229,7 +229,7 @@ static void write_simd(Writer *w, uint32_t first_stage, uint32_t stages, uint32_
         text_addf(&flags, "%s%s", flags.len ? ", " : "", plan->at);
     }
   }
-  if (possible && (sums.len || maxima.len)) {
+  if (w->b.e->target->simd && possible && (sums.len || maxima.len)) {
     text_add(w->b.out, "#pragma omp simd simdlen(16)");
     if (sums.len) text_addf(w->b.out, " reduction(+ : %s)", sums.at);
     if (maxima.len) text_addf(w->b.out, " reduction(max : %s)", maxima.at);
@@ -313,17 +313,21 @@ static void write_body(Writer *w, const Kernel *k) {
     w->path[i] = body_path(b, s);
     for (uint32_t r = s->first_root; r < s->first_root + s->roots; r++)
       plan_root(w, r, &w->path[i]);
-    scalar_begin_stage(b, s, &w->path[i]);
+    scalar_begin_stage(b, s, &w->path[i], NULL);
   }
   if (!b->operand_name) body_written(b);
   write_outer(w, 0);
 }
 
-void nest_cpu_functions(Emit *e, const Program *p, const Kernel *k, KernelCalls *calls) {
+void nest_loops(Emit *e, const Program *p, const Kernel *k, KernelCall *call, Text *out) {
+  Writer w = {.b = {.e = e, .p = p, .out = out, .indent = "  ", .operands = &call->operands}};
+  write_body(&w, k);
+}
+
+void nest_loops_functions(Emit *e, const Program *p, const Kernel *k, KernelCalls *calls) {
   Text body = {0};
   KernelCall call = {0};
-  Writer w = {.b = {.e = e, .p = p, .out = &body, .indent = "  ", .operands = &call.operands}};
-  write_body(&w, k);
+  nest_loops(e, p, k, &call, &body);
   kernel_share(e, p, k, "", arena_printf(e->arena, "%s void", e->target->kernel_qualifier),
                body.at ? body.at : "", &call);
   text_free(&body);
