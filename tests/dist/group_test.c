@@ -123,6 +123,20 @@ static void test_gloo(void **state) {
 }
 #endif
 
+/* Communication beside backward: see do_hidden of rank.c. */
+static void test_hidden(void **state) {
+  (void)state;
+  for (int ranks = 2; ranks <= 4; ranks++) {
+    for (int gloo = 0; gloo <= DDP_TEST_GLOO; gloo++) {
+      Run r = job(ranks, gloo ? "do=hidden backend=gloo" : "do=hidden");
+      run_expect_code(&r, 0);
+      expect_path(&r, ranks, gloo);
+      run_expect(&r, "hidden", ranks);
+      run_free(&r);
+    }
+  }
+}
+
 static void test_all_sum(void **state) {
   (void)state;
   for (int ranks = 1; ranks <= 4; ranks++) {
@@ -160,6 +174,7 @@ int main(void) {
     cmocka_unit_test(test_wire),
     cmocka_unit_test(test_values),
     cmocka_unit_test(test_loop),
+    cmocka_unit_test(test_hidden),
     cmocka_unit_test(test_all_sum),
     cmocka_unit_test(test_no_plugin),
 #if DDP_TEST_GLOO

@@ -1,6 +1,6 @@
 /* One rank of a small job, for the tests of comm and ddp: starts like a compiled job, runs the
    steps that its arguments name, ends like a compiled job.
-   key=value arguments: do=reduce|values|loop|open|alloc, backend=gloo (no shared memory),
+   key=value arguments: do=reduce|values|loop|hidden|open|alloc, backend=gloo (no shared memory),
    timeout=SECONDS, updates=N, kill=RANK@UPDATE, stop=RANK@UPDATE, fail=RANK@UPDATE,
    slow=RANK@UPDATE (phase "saving", for save=SECONDS), lost=RANK@UPDATE (killed meanwhile),
    hang=RANK@UPDATE (computes for ever; all@UPDATE: every rank), stay=RANK (does not say goodbye),
@@ -311,10 +311,52 @@ static DdpError *do_loop(DdpGroup *g, const Options *o) {
   return NULL;
 }
 
+static void count_buckets(void *self, const DdpFlightEntry *e) {
+  *(int *)self += e->bucket >= 0;
+}
+
+/* A bucket's sum is there in the middle of backward, without anybody waiting for it. Barriers take the place of
+   chance: all have begun the bucket, all have added their parts, then the next gradient finds the sum. */
+static DdpError *do_hidden(DdpGroup *g) {
+  enum { TENSORS = 4, LARGE = 4096, SMALL = 16 };
+  DdpTensor tensors[TENSORS];
+  int32_t ready[TENSORS];
+  for (int i = 0; i < TENSORS; i++) { /* the small ones are the second bucket */
+    tensors[i] = (DdpTensor){
+        .name = "t", .elements = i ? SMALL : LARGE, .offset = i ? LARGE + (i - 1) * SMALL : 0};
+    ready[i] = i;
+  }
+  DdpJob job = {.tensors = tensors, .n_tensors = TENSORS, .ready = ready, .n_ready = TENSORS};
+  const DdpReducerOptions options = {.bucket_cap_mb = LARGE * 4.0 / 1048576, .wire = DDP_f32};
+  float *grads;
+  DdpReducer *r;
+  DDP_TRY(ddp_group_alloc(g, (LARGE + TENSORS * SMALL) * sizeof *grads, (void **)&grads));
+  DDP_TRY(ddp_reducer_open(&r, &job, g, grads, &options));
+  int there = 0;
+  ddp_flight_sink(ddp_group_flight(g), count_buckets, &there);
+  DdpStep step = {.reducer = r};
+  for (int i = 0; i < LARGE; i++) grads[i] = 1;
+  ddp_reducer_begin(r, true, 0);
+  for (int i = 0; i < TENSORS - 1; i++) {
+    ddp_grad_ready(&step, i);
+    DDP_TRY(ddp_group_barrier(g, "the next gradient"));
+  }
+  if (there != 1 || grads[0] != (float)ddp_group_world(g))
+    return ddp_error(DDP_FAILED, "%d buckets before the last gradient", there);
+  ddp_grad_ready(&step, TENSORS - 1);
+  DDP_TRY(ddp_reducer_finish(r, NULL, NULL, NULL));
+  ddp_flight_sink(ddp_group_flight(g), NULL, NULL);
+  if (there != 2) return ddp_error(DDP_FAILED, "%d buckets", there);
+  ddp_reducer_close(r);
+  printf("hidden\n");
+  return NULL;
+}
+
 static DdpError *run(DdpGroup *g, const Options *o) {
   if (!strcmp(o->what, "reduce")) return do_reduce(g, o->wire);
   if (!strcmp(o->what, "values")) return do_values(g);
   if (!strcmp(o->what, "loop")) return do_loop(g, o);
+  if (!strcmp(o->what, "hidden")) return do_hidden(g);
   return ddp_group_barrier(g, "nothing");
 }
 

@@ -76,9 +76,11 @@ def check(f, binary, name, ranks, kernels, flags=()):
 
 
 def buckets(by_rank, log, overlap):
-    """Every bucket of every update under one number on all ranks; some are there before backward is over."""
+    """Every bucket of every update under one number on all ranks; some begin before backward is over. When their sums are
+    there is the scheduler's choice; that they need nobody to wait for them is shown by test_hidden of
+    tests/dist/group_test.c."""
     seen = {}
-    hidden = done = 0
+    hidden = 0
     for rank, events in by_rank.items():
         found = [e for e in named(events, "collective", "bucket ")]
         expect(len(found) == UPDATES * log[0]["buckets"], f"rank {rank}: {len(found)} buckets travelled")
@@ -86,10 +88,7 @@ def buckets(by_rank, log, overlap):
             seen.setdefault((e["args"]["update"], e["name"], e["args"]["bytes"]), set()).add(e["args"]["sequence"])
             last = max(k["end"] for k in named(events, "kernel") if k["args"]["update"] == e["args"]["update"])
             hidden += e["ts"] < last
-            done += e["end"] < last
             expect(e["name"] != "bucket 0" or e["ts"] < last, "bucket 0 begins after backward")
-    # whoever comes second sees the sum at the next gradient; the last bucket waits for the last gradient
-    expect(done > 0, "no bucket was there before backward was over")
     expect(all(len(n) == 1 for n in seen.values()), "one bucket, several numbers")
     expect(hidden >= overlap * UPDATES * len(by_rank), f"{hidden} buckets began while backward ran")
 
