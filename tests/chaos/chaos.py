@@ -10,12 +10,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-from ddptest import (BUILD, DDPC, ROOT, Failure, Folder, children, expect, main, must, read_log,  # noqa: E402,F401
-                     run, wait_for)
+from ddptest import (BUILD, DDPC, ROOT, SLOW, Failure, Folder, Skip, apart, children, expect, main,  # noqa: E402,F401
+                     must, read_log, run, wait_for)
 
 JOB = "tests/chaos/digits.ddp"
-# Sanitizers and a busy machine make everything slower; limits are there to end what hangs.
-SLOW = float(os.environ.get("DDP_TEST_SLOWNESS", "1"))
 
 
 def amount(name, default):
@@ -73,7 +71,7 @@ class Live:
             code = self.p.wait(limit * SLOW)
         except subprocess.TimeoutExpired:
             raise Failure(f"still running after {limit * SLOW} s:\n{self.text()}")
-        wait_for(lambda: not children(self.pid), 3 * SLOW, f"the last process to go: {children(self.pid)}")
+        wait_for(lambda: not children(self.pid), 3, f"the last process to go: {children(self.pid)}")
         return code
 
     def text(self, last=3000):
@@ -163,27 +161,24 @@ def of_process(pid):
         return None
 
 
-def inside_namespaces(test, needed=False):
-    """Whether this is a program with mounts and a network of its own, where other jobs of the machine are not seen; if
-    not, the same test runs again in one. Without the right to do that: true, or skipped where it is needed."""
-    if os.environ.get("DDP_CHAOS_INSIDE"):
-        return True
-    enter = ["unshare", "--mount", "--net", "--propagation", "private", "sh", "-c",
-             'mount -t tmpfs ddp-chaos /dev/shm && ip link set lo up && exec "$@"', "sh"]
-    probe = subprocess.run(enter + ["true"], capture_output=True, text=True)
-    if probe.returncode:
-        print("no namespaces here:", probe.stderr.strip())
-        return True if not needed else sys.exit(77)
-    r = subprocess.run(enter + [sys.executable, os.path.abspath(sys.argv[0]), test],
-                       env=dict(os.environ, DDP_CHAOS_INSIDE="1"))
-    expect(r.returncode == 0, f"{test} failed in namespaces of its own")
-    return False
+inside = False  # namespaces of our own
+
+
+def inside_namespaces(needed=False):
+    """From now on mounts and a network of our own, where other jobs of the machine are not seen. Without the right to
+    have them the test goes on, or is skipped where it needs them."""
+    global inside
+    inside = apart(network=True)
+    if inside:
+        must(["ip", "link", "set", "lo", "up"])
+    elif needed:
+        raise Skip("no namespaces here")
 
 
 def of_machine():
     """Names that a run may leave behind: shared memory with a name, sockets without a file. None where other jobs
     would be seen."""
-    if not os.environ.get("DDP_CHAOS_INSIDE"):
+    if not inside:
         return set()
     with open("/proc/net/unix") as f:
         sockets = {line.split()[-1] for line in f if "@ddp-" in line}

@@ -8,7 +8,7 @@ import random
 import shutil
 import sys
 
-from chaos import JOB, SLOW, Folder, amount, expect, main, must, run
+from chaos import JOB, Folder, amount, expect, main, must, run
 
 INPUTS = amount("DDP_CHAOS_INPUTS", 60)
 SEED = os.environ.get("DDP_CHAOS_SEED", "1")
@@ -123,7 +123,7 @@ def damaged():
             except (KeyError, TypeError, ValueError, AttributeError, OSError):
                 pass  # so damaged that there is nothing to seal
             r = run([binary, "--output_dir", out, *flags, "--resume_from_checkpoint", "true",
-                     *(["--nproc-per-node", "2", "--resume_changes", "allow"] if i % 4 == 3 else [])], limit=30 * SLOW)
+                     *(["--nproc-per-node", "2", "--resume_changes", "allow"] if i % 4 == 3 else [])], limit=30)
             # 2: written with other settings; 3: refused; 8: other weights, which are not finite; 0: other weights,
             # or passed over.
             expect(r.code in (0, 2, 3, 8), f"input {i} ({what}): exit {r.code}\n{r.out}")

@@ -3,7 +3,7 @@ import os
 import signal
 import socket
 
-from chaos import JOB, SLOW, Folder, Live, expect, main, run, updates, wait_for
+from chaos import JOB, Folder, Live, expect, main, run, updates, wait_for
 
 LONG = ["--max_steps", "1000000", "--save_strategy", "no", "--eval_strategy", "no", "--logging_steps", "5"]
 
@@ -27,7 +27,7 @@ def ports():
             if os.path.exists(f.file("out/log.jsonl")):
                 os.remove(f.file("out/log.jsonl"))
             with rank(0) as a, rank(1) as b:
-                wait_for(lambda: updates(f.file("out")) >= 5 or a.p.poll() is not None, 20 * SLOW, "training")
+                wait_for(lambda: updates(f.file("out")) >= 5 or a.p.poll() is not None, 20, "training")
                 expect(a.p.poll() is None, f"turn {turn} (after {seen} updates): rank 0 ended\n{a.text()}")
                 # In turn: both at once, one and the other left to see it.
                 for pid in ((a.pid, b.pid), (a.pid,), (b.pid,))[turn % 3]:
@@ -46,17 +46,17 @@ def locks():
             if os.path.exists(os.path.join(out, "log.jsonl")):
                 os.remove(os.path.join(out, "log.jsonl"))
             with Live(f, command + LONG) as live:
-                wait_for(lambda: updates(out) >= 5 or live.p.poll() is not None, 20 * SLOW, "training")
+                wait_for(lambda: updates(out) >= 5 or live.p.poll() is not None, 20, "training")
                 expect(live.p.poll() is None, f"turn {turn} did not start:\n{live.text()}")
                 if turn == 0:
-                    second = run(command + ["--max_steps", "40"], limit=20 * SLOW)
+                    second = run(command + ["--max_steps", "40"], limit=20)
                     expect(second.code == 6 and "in use by another run" in second.out,
                            f"exit {second.code}\n{second.out}")
                     expect(updates(out) >= 5 and live.p.poll() is None, "the first run was disturbed")
                 victim = live.pid if turn % 2 else live.ranks()[turn % 4 // 2]
                 os.kill(victim, signal.SIGKILL)
                 live.end(10)
-        done = run(command + ["--max_steps", "40"], limit=20 * SLOW)
+        done = run(command + ["--max_steps", "40"], limit=20)
         expect(done.code == 0, f"the folder stays taken: exit {done.code}\n{done.out}")
 
 

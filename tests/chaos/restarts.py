@@ -4,7 +4,7 @@ import json
 import os
 import random
 
-from chaos import DDPC, JOB, ROOT, SLOW, amount, expect, main, run
+from chaos import DDPC, JOB, ROOT, amount, expect, main, run
 
 BREAKS = str(amount("DDP_CHAOS_BREAKS", 8))
 SEED = os.environ.get("DDP_CHAOS_SEED", "1")
@@ -31,7 +31,7 @@ def restarts(number):
             SEED, "--json"]
     for d in defines:
         args += ["-D", d]
-    r = run(args, limit=(60 + 4 * int(BREAKS)) * SLOW)
+    r = run(args, limit=60 + 4 * int(BREAKS))
     expect(r.out.find("{") >= 0, f"{name}: exit {r.code}\n{r.out}")
     found = json.loads(r.out[r.out.index("{"):])
     expect(r.code == 0 and found["same"] and len(found["breaks"]) >= int(BREAKS), f"{name}: exit {r.code}\n{r.out}")

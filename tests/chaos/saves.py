@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 
-from chaos import (JOB, SLOW, Folder, Live, amount, checkpoints, expect, fresh_pause, leftovers, main, must,
+from chaos import (JOB, Folder, Live, amount, checkpoints, expect, fresh_pause, leftovers, main, must,
                    inside_namespaces, read_log, run, wait_for)
 
 KILLS = amount("DDP_CHAOS_KILLS", 30)
@@ -46,7 +46,7 @@ def killed_saves():
             with Live(f, [binary, *flags(out, UPDATES, ranks), "--resume_from_checkpoint", "true"],
                       name=f"console{turn}") as live:
                 wait_for(lambda: live.p.poll() is not None or (under_way(out) and newest_name(out) > newest),
-                         30 * SLOW, f"a save:\n{live.text()}")
+                         30, f"a save:\n{live.text()}")
                 expect(live.p.poll() is None, f"turn {turn} ended by itself:\n{live.text()}")
                 if newest:
                     expect(f"/checkpoint-{newest}: update {newest} of" in live.text(10**6),
@@ -65,7 +65,7 @@ def killed_saves():
             end = max(checkpoints(out)) + 20
             for args in ([*flags(out, UPDATES, ranks), "--resume_from_checkpoint", "true"],
                          flags(straight, UPDATES, ranks)):
-                r = run([binary, *args, "--stop_at_update", str(end)], limit=60 * SLOW)
+                r = run([binary, *args, "--stop_at_update", str(end)], limit=60)
                 expect(r.code == 9, f"exit {r.code}\n{r.out}")
             expect(not leftovers(out), f"left behind: {leftovers(out)}")
             same_checkpoint(out, straight, end)
@@ -78,7 +78,7 @@ def same_checkpoint(x, y, n):
 
 
 class SmallDisk:
-    """A tmpfs in a mount namespace of its own: this program runs itself again inside."""
+    """A tmpfs in the mount namespace of this program."""
 
     def __init__(self, path, size):
         self.path = path
@@ -90,8 +90,7 @@ class SmallDisk:
 
 
 def full_disk():
-    if not inside_namespaces("full_disk", needed=True):
-        return
+    inside_namespaces(needed=True)
     with Folder() as f:
         binary = f.compile(JOB, "train", WIDE)
         for ranks in (1, 2):
@@ -100,7 +99,7 @@ def full_disk():
             command = [binary, *flags(out, 60, ranks, 3), "--resume_from_checkpoint", "true"]
             kept = []
             for turn in range(2):  # the second one finds the disk full
-                r = run(command, limit=30 * SLOW)
+                r = run(command, limit=30)
                 expect(r.code == 6 and "No space left on device" in r.out and "--output_dir" in r.out,
                        f"exit {r.code}\n{r.out}")
                 now = checkpoints(out)
@@ -108,15 +107,15 @@ def full_disk():
                 expect(not leftovers(out), f"left behind: {leftovers(out)}")
                 kept = now
             disk.resize("64m")
-            r = run(command, limit=30 * SLOW)
+            r = run(command, limit=30)
             expect(r.code == 0 and f"/checkpoint-{kept[-1]}: update {kept[-1]} of" in r.out, f"exit {r.code}\n{r.out}")
             read_log(out)  # every line is whole
-            must([binary, *flags(f.file(f"straight{ranks}"), 60, ranks, 60)], limit=30 * SLOW)
+            must([binary, *flags(f.file(f"straight{ranks}"), 60, ranks, 60)], limit=30)
             expect(weights(out) == weights(f.file(f"straight{ranks}")), "other weights than a straight run")
             # Room for the log alone, then for nothing: the old weights stay.
             old = weights(out)
             fill(disk.path)
-            r = run([binary, *flags(out, 60, ranks, 60), "--seed", "7"], limit=30 * SLOW)
+            r = run([binary, *flags(out, 60, ranks, 60), "--seed", "7"], limit=30)
             expect(r.code == 6 and weights(out) == old, f"exit {r.code}\n{r.out}")
             expect(not leftovers(out), f"left behind: {leftovers(out)}")
             subprocess.run(["umount", disk.path], check=True)

@@ -48,7 +48,7 @@ class Soak:
         def more():
             expect(self.live.p.poll() is None, f"{what}: the job ended with {self.live.p.poll()}\n{self.live.text()}")
             return self.saved() > self.newest
-        wait_for(more, 30 * SLOW, f"progress after {what} beyond checkpoint-{self.newest}:\n{self.live.text()}")
+        wait_for(more, 30, f"progress after {what} beyond checkpoint-{self.newest}:\n{self.live.text()}")
         self.newest = self.saved()
 
     def saved(self):
@@ -70,7 +70,7 @@ class Soak:
             expect(code is None, f"{what}: the launcher ended with {code}\n{self.live.text()}")
             now = self.live.ranks()
             return len(now) == RANKS and not set(now.values()) & set(before.values())
-        wait_for(fresh, limit * SLOW, f"new ranks after {what}\n{self.live.text()}")
+        wait_for(fresh, limit, f"new ranks after {what}\n{self.live.text()}")
         self.newest = self.saved()
 
     # ---- faults
@@ -153,7 +153,7 @@ class Soak:
         self.start()
         if len(good) > 1:
             wait_for(lambda: f"checkpoint-{good[-2]}: update" in self.live.text() or self.live.p.poll() is not None,
-                     20 * SLOW, f"the resume from {good[-2]}; {good[-1]}/{name}: {how}\n{self.live.text()}")
+                     20, f"the resume from {good[-2]}; {good[-1]}/{name}: {how}\n{self.live.text()}")
 
     # ---- what piles up
 
@@ -206,8 +206,7 @@ class Soak:
 
 
 def soak():
-    if not inside_namespaces("soak"):
-        return
+    inside_namespaces()
     random.seed(SEED)
     with Folder() as f:
         s = Soak(f, f.compile(JOB, "train"))
@@ -224,9 +223,9 @@ def steady():
             def reached(n):
                 expect(live.p.poll() is None, f"ended:\n{live.text()}")
                 return updates(out) >= n
-            wait_for(lambda: reached(200), 60 * SLOW, "update 200")
+            wait_for(lambda: reached(200), 60, "update 200")
             first = {k: of_process(pid) for k, pid in live.ranks().items()}
-            wait_for(lambda: reached(200 + int(20 * SECONDS)), (10 + SECONDS) * 4 * SLOW, "the end")
+            wait_for(lambda: reached(200 + int(20 * SECONDS)), (10 + SECONDS) * 4, "the end")
             for k, pid in live.ranks().items():
                 now = of_process(pid)
                 for what, more in (("descriptors", 4 * (k == 0)), ("threads", k == 0), ("memory", 1024)):

@@ -1,5 +1,6 @@
 """What the end-to-end tests share: compile a job, run it under a launcher with a hard time limit, read
 its log. Only Python's standard library. Every process started here is ended here."""
+import ctypes
 import glob
 import json
 import os
@@ -14,6 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.environ.get("DDP_BUILD", os.path.join(ROOT, "build"))
 DDPC = os.path.join(BUILD, "ddpc")
 LIMIT = 60  # seconds; a hang is a failure
+# Every limit is so many times as long: under sanitizers, or for a machine that is slow or busy.
+SLOW = float(os.environ.get("DDP_TEST_SLOWNESS", "1"))
 ENDLESS = ["--max_steps", "1000000", "--logging_steps", "1", "--eval_strategy", "no"]
 
 
@@ -44,11 +47,11 @@ def run(args, limit=LIMIT, env=None, cwd=None):
     p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=full, cwd=cwd,
                          start_new_session=True)
     try:
-        out, _ = p.communicate(timeout=limit)
+        out, _ = p.communicate(timeout=limit * SLOW)
     except subprocess.TimeoutExpired:
         os.killpg(p.pid, signal.SIGKILL)
         out, _ = p.communicate()
-        raise Failure(f"still running after {limit} s: {' '.join(args)}\n{out}")
+        raise Failure(f"still running after {limit * SLOW} s: {' '.join(args)}\n{out}")
     return Run(p.returncode, out, time.monotonic() - start)
 
 
@@ -135,6 +138,16 @@ def of_torch(name):
     return found
 
 
+def apart(size="1m", network=False):
+    """From now on this program and what it starts have an empty /dev/shm of their own, and if asked for a network: what
+    is found there is theirs, whatever else runs on this machine. False without the right to do that."""
+    new_mounts, new_network, private = 0x00020000, 0x40000000, 0x4000 | 1 << 18  # CLONE_NEW*, MS_REC | MS_PRIVATE
+    libc = ctypes.CDLL(None)
+    return not (libc.unshare(new_mounts | (new_network if network else 0))
+                or libc.mount(None, b"/", None, ctypes.c_ulong(private), None)
+                or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", ctypes.c_ulong(0), f"size={size}".encode()))
+
+
 def children(session):
     """{rank: pid} of the processes of this session; negative keys for what is no rank."""
     found = {}
@@ -152,13 +165,13 @@ def children(session):
 
 
 def wait_for(condition, limit, what):
-    end = time.monotonic() + limit
+    end = time.monotonic() + limit * SLOW
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
         time.sleep(0.005)
-    raise Failure(f"waited {limit} s for {what}")
+    raise Failure(f"waited {limit * SLOW} s for {what}")
 
 
 def reached(folder, step):
@@ -201,9 +214,9 @@ class Started:
 
     def end(self, limit):
         try:
-            code = self.p.wait(limit)
+            code = self.p.wait(limit * SLOW)
         except subprocess.TimeoutExpired:
-            raise Failure(f"still running after {limit} s:\n{self.text()}")
+            raise Failure(f"still running after {limit * SLOW} s:\n{self.text()}")
         wait_for(lambda: not children(self.p.pid), 2, "the last process to go")
         return code
 

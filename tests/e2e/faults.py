@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from ddptest import ENDLESS, Folder, Started, children, expect, held_save, main, reached, wait_for
+from ddptest import ENDLESS, SLOW, Folder, Started, apart, children, expect, held_save, main, reached, wait_for
 
 JOB = "examples/digits/job.ddp"
 RANKS = 4
@@ -18,7 +18,7 @@ def fault(rank, sig, flags, limit, backend=()):
     """Starts 4 ranks, sends the signal to one at update 5; returns (seconds to the end, exit code, output)."""
     with Folder() as f:
         binary = f.compile(JOB, "digits")
-        shm = set(os.listdir("/dev/shm"))
+        alone = apart()  # other programs of this machine have names in /dev/shm that come and go
         out = f.file("out")
         with Started(f, [binary, "--nproc-per-node", str(RANKS), "--output_dir", out, *ENDLESS, *flags, *backend]) as s:
             wait_for(lambda: reached(out, 5), 30, "update 5")
@@ -27,7 +27,7 @@ def fault(rank, sig, flags, limit, backend=()):
             code = s.end(limit)
             seconds = time.monotonic() - start
             text = s.text()
-        expect(set(os.listdir("/dev/shm")) <= shm, "something is left in /dev/shm")
+        expect(not alone or not os.listdir("/dev/shm"), f"left in /dev/shm: {os.listdir('/dev/shm')}")
         expect(not [x for x in os.listdir(out) if "tmp" in x], f"half-written files: {os.listdir(out)}")
         for survivor in set(range(RANKS)) - {rank}:
             with open(os.path.join(out, f"flight-{survivor}.json")) as file:
@@ -48,7 +48,8 @@ def stopped(backend=()):
     for rank in range(RANKS):
         seconds, code, text = fault(rank, signal.SIGSTOP, ["--ddp_timeout", "5"], 8, backend)
         expect(code != 0, f"exit code 0 with rank {rank} stopped")
-        expect(5 <= seconds <= 8, f"ended {seconds:.1f} s after rank {rank} was stopped, not in 5 to 8")
+        most = 5 + 3 * SLOW  # ddp_timeout + 3 s
+        expect(5 <= seconds <= most, f"ended {seconds:.1f} s after rank {rank} was stopped, not in 5 to {most:g}\n{text}")
         expect(f"rank {rank}" in text, f"rank {rank} is not named:\n{text}")
         expect("all-reduce" in text or "broadcast" in text or "barrier" in text, f"no operation is named:\n{text}")
 
@@ -79,7 +80,8 @@ def saving():
                 expect(code == 0, f"exit code {code}:\n{text}")
                 continue
             expect(code == 5, f"exit code {code}:\n{text}")
-            expect(3 <= seconds <= 8, f"ended {seconds:.1f} s after rank 0 was stopped, not in 3 to 8")
+            most = 3 + 5 * SLOW
+            expect(3 <= seconds <= most, f"ended {seconds:.1f} s after rank 0 was stopped, not in 3 to {most:g}\n{text}")
             expect("saving" in text and "rank 0 did not arrive" in text and "it is stopped" in text, text)
 
 

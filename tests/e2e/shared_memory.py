@@ -3,34 +3,22 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
-from ddptest import BUILD, Failure, Folder, children, expect, losses, main, must, read_log, run, same, wait_for
+from ddptest import BUILD, SLOW, Failure, Folder, Skip, apart, children, expect, losses, main, must, read_log, same, wait_for
 
 JOB = "examples/digits/job.ddp"
 FLAGS = ["--max_steps", "20", "--eval_strategy", "no", "--logging_steps", "1", "--nproc-per-node", "2"]
 
 
-def apart(name, size="1m"):
-    """Runs the test of that name again with a network and a /dev/shm of its own, where all that is found is ours; true
-    in there."""
-    if os.environ.get("DDP_TEST_APART") == name:
-        return True
-    if subprocess.run(["unshare", "-m", "-n", "true"], stderr=subprocess.DEVNULL).returncode:
-        print("skipped: no namespaces here")
-        sys.exit(77)
-    script = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
-    r = run(["unshare", "-m", "-n", "sh", "-c", script, "sh", sys.executable, os.path.abspath(__file__), name], 100,
-            {"DDP_TEST_APART": name})
-    expect(r.code == 0, r.out)
-    return False
+def enter(size="1m"):
+    if not apart(size, network=True):
+        raise Skip("no namespaces here")
 
 
 def small():
     """/dev/shm of 64 KiB, as some containers have it: nothing of ours goes there."""
-    if not apart("small", "64k"):
-        return
+    enter("64k")
     with Folder() as f:
         r = must([f.compile(JOB, "digits"), "--output_dir", f.file("out"), *FLAGS])
         expect("2 ranks (own launcher, shared memory)" in r.out, r.out)
@@ -57,8 +45,7 @@ def left():
 def killed():
     """50 runs ended by kill -9 of a rank or of the launcher, at any moment from the start on."""
     chance = random.Random(3)
-    if not apart("killed"):
-        return
+    enter()
     with Folder() as f:
         binary = f.compile(JOB, "digits")
         for i in range(50):
@@ -74,7 +61,7 @@ def killed():
             except ProcessLookupError:
                 pass
             try:
-                p.wait(10)
+                p.wait(10 * SLOW)
             except subprocess.TimeoutExpired:
                 raise Failure(f"run {i} does not end")
             wait_for(lambda: not children(p.pid), 5, f"the ranks of run {i}")
