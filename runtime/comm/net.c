@@ -276,6 +276,9 @@ bool ddp_net_cut(int fd, int again) {
   struct tcp_info t = {0};
   socklen_t n = sizeof t;
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &n)) return false;
+  /* Where only the way there is cut, what the other side repeats still comes, and counts as an acknowledgement. Of
+     what this side repeats nothing is acknowledged; a host whose program is stopped would do that at once. */
+  if (t.tcpi_unacked > 0 && t.tcpi_retransmits >= 2) return true;
   if (t.tcpi_last_ack_recv <= 1000) return false;
   if (t.tcpi_unacked > 0) return t.tcpi_retransmits >= again;
   /* The other side has room and nothing leaves: the own interface is down. */
