@@ -109,6 +109,17 @@ def collectives(trace):
     return count
 
 
+def waited(folder):
+    """The longest wait that the flight records tell of. By the clock of a test it may seem shorter than ddp_timeout: who is
+    stopped or cut off may have been late already."""
+    waits = []
+    for path in glob.glob(os.path.join(folder, "flight-*.json")):
+        with open(path) as f:
+            record = json.load(f)
+        waits.append(record["clock"] - record["collectives"][-1]["scheduled"])
+    return max(waits, default=0)
+
+
 def losses(log):
     return [r["loss"] for r in log if "loss" in r]
 

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 
-from ddptest import ENDLESS, SLOW, Folder, Started, apart, children, expect, held_save, main, reached, wait_for
+from ddptest import ENDLESS, SLOW, Folder, Started, apart, children, expect, held_save, main, reached, wait_for, waited
 
 JOB = "examples/digits/job.ddp"
 RANKS = 4
 
 
 def fault(rank, sig, flags, limit, backend=()):
-    """Starts 4 ranks, sends the signal to one at update 5; returns (seconds to the end, exit code, output)."""
+    """Starts 4 ranks, sends the signal to one at update 5; returns (seconds to the end, the longest wait of a rank,
+    exit code, output)."""
     with Folder() as f:
         binary = f.compile(JOB, "digits")
         alone = apart()  # other programs of this machine have names in /dev/shm that come and go
@@ -34,22 +35,27 @@ def fault(rank, sig, flags, limit, backend=()):
                 record = json.load(file)
             expect(record["blamed_rank"] == rank, f"the record of rank {survivor} blames {record['blamed_rank']}")
             expect(record["collectives"][-1]["state"] != "completed", f"rank {survivor} waits for nothing: {record}")
-        return seconds, code, text
+        return seconds, waited(out), code, text
 
 
 def killed(backend=()):
     for rank in (0, 2, 3):
-        seconds, code, text = fault(rank, signal.SIGKILL, [], 5, backend)
+        _, _, code, text = fault(rank, signal.SIGKILL, [], 5, backend)
         expect(code != 0, f"exit code 0 after rank {rank} was killed")
         expect(f"rank {rank}" in text, f"rank {rank} is not named:\n{text}")
 
 
+def in_time(wait, least, seconds, most, rank, text):
+    """All ended, not before ddp_timeout and not long after it."""
+    expect(wait >= least, f"rank {rank} was waited for {wait:.3f} s, not {least}\n{text}")
+    expect(seconds <= most, f"ended {seconds:.1f} s after rank {rank} was stopped, not within {most:g}\n{text}")
+
+
 def stopped(backend=()):
     for rank in range(RANKS):
-        seconds, code, text = fault(rank, signal.SIGSTOP, ["--ddp_timeout", "5"], 8, backend)
+        seconds, wait, code, text = fault(rank, signal.SIGSTOP, ["--ddp_timeout", "5"], 8, backend)
         expect(code != 0, f"exit code 0 with rank {rank} stopped")
-        most = 5 + 3 * SLOW  # ddp_timeout + 3 s
-        expect(5 <= seconds <= most, f"ended {seconds:.1f} s after rank {rank} was stopped, not in 5 to {most:g}\n{text}")
+        in_time(wait, 5, seconds, 5 + 3 * SLOW, rank, text)
         expect(f"rank {rank}" in text, f"rank {rank} is not named:\n{text}")
         expect("all-reduce" in text or "broadcast" in text or "barrier" in text, f"no operation is named:\n{text}")
 
@@ -75,13 +81,12 @@ def saving():
                         reader.read()
                 code = s.end(15)
                 seconds = time.monotonic() - start
-                text = s.text()
+                text, wait = s.text(), waited(out)
             if not stop:
                 expect(code == 0, f"exit code {code}:\n{text}")
                 continue
             expect(code == 5, f"exit code {code}:\n{text}")
-            most = 3 + 5 * SLOW
-            expect(3 <= seconds <= most, f"ended {seconds:.1f} s after rank 0 was stopped, not in 3 to {most:g}\n{text}")
+            in_time(wait, 3, seconds, 3 + 5 * SLOW, 0, text)
             expect("saving" in text and "rank 0 did not arrive" in text and "it is stopped" in text, text)
 
 

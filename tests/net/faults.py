@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from cluster import PORT, Cluster
-from ddptest import BUILD, Failure, Folder, children, expect, main, reached
+from ddptest import BUILD, SLOW, Failure, Folder, children, expect, main, reached, waited
 from hosts import Hosts, ip
 
 JOB = "tests/net/job.ddp"
@@ -16,7 +16,7 @@ ENDLESS = ["--max_steps", "1000000", "--logging_steps", "1", "--eval_steps", "10
 
 
 def wait_for(condition, what, cluster, limit=30):
-    end = time.monotonic() + limit
+    end = time.monotonic() + limit * SLOW
     while not condition():
         dead = [r for r in cluster.all() if r.process.poll() is not None]
         if time.monotonic() > end or dead:
@@ -30,15 +30,17 @@ def connections(net, host, address):
     return sum(address in line.split()[-1] for line in out.splitlines())
 
 
-def ends(c, cut, expected, at_least=0, well=()):
+def ends(c, cut, expected, well=(), records=None):
     """Everybody ends in time, with an error unless its host is one of `well`; expected: {host: texts, one of which
-    must be there}."""
-    c.finish(TIMEOUT + SLACK + 15)
+    must be there}. records: a folder whose flight records tell that somebody was waited for."""
+    c.finish((TIMEOUT + SLACK + 15) * SLOW)
     seconds = c.seconds_since(cut)
     if os.environ.get("SHOW"):
         print(f"{seconds:.2f} s", c.text())
-    expect(seconds <= TIMEOUT + SLACK, f"took {seconds:.1f} s, not {TIMEOUT + SLACK}\n{c.text()}")
-    expect(seconds >= at_least, f"took {seconds:.1f} s\n{c.text()}")
+    most = TIMEOUT + SLACK * SLOW
+    expect(seconds <= most, f"took {seconds:.1f} s, not {most:g}\n{c.text()}")
+    if records:
+        expect(waited(records) >= TIMEOUT, f"waited for {waited(records):.3f} s\n{c.text()}")
     for h, texts in expected.items():
         expect(all((r.code == 0) == (h in well) for r in c.parts[h]), f"host {h}: exit codes\n{c.text()}")
         expect(any(t in c.out(h) for t in texts), f"host {h} does not say any of {texts}\n{c.text()}")
@@ -53,8 +55,9 @@ def broken(hosts, cut, expected, flags=None, ranks=2, ipv6=False):
         with Cluster(net, binary, [ranks] * hosts, [x for pair in values.items() for x in pair]) as c:
             c.start()
             wait_for(lambda: reached(out, 5), "update 5", c)
+            at = time.monotonic()
             cut(net)
-            ends(c, time.monotonic(), expected, TIMEOUT)
+            ends(c, at, expected, records=out)
 
 
 def unreachable(host):
@@ -79,7 +82,8 @@ def never_reached():
         with Cluster(net, binary, [2, 2], ENDLESS + ["--output_dir", f.file("out")]) as c:
             at = time.monotonic()
             c.start()
-            ends(c, at, {0: ["rank 2, 3 did not come"], 1: ["rank 0 was not found"]}, TIMEOUT)
+            ends(c, at, {0: ["rank 2, 3 did not come"], 1: ["rank 0 was not found"]})
+            expect(time.monotonic() - at >= TIMEOUT, c.text())
 
 
 def rendezvous():
@@ -141,7 +145,7 @@ def half_open():
             os.killpg(c.parts[1][0].process.pid, signal.SIGKILL)
             c.parts[1][0].process.wait()
             net.mend()
-            c.finish(TIMEOUT + SLACK)
+            c.finish((TIMEOUT + SLACK) * SLOW)
             expect("lost rank 2" in c.out(0) or "lost rank 3" in c.out(0), c.text())
             expect(c.codes(0) == {4}, c.text())
 
@@ -183,7 +187,7 @@ def stopped(rank):
             wait_for(lambda: reached(f.file("out"), 5), "update 5", c)
             os.kill(children(c.parts[rank // 2][0].process.pid)[rank], signal.SIGSTOP)
             ends(c, time.monotonic(), {h: [f"rank {rank} did not arrive within {TIMEOUT} s (ddp_timeout); it has not "
-                                           "answered for "] for h in range(2)}, TIMEOUT)
+                                           "answered for "] for h in range(2)}, records=f.file("out"))
             for h in range(2):
                 expect("it is stopped" in c.out(h) and "nothing reaches" not in c.out(h), c.text())
 
