@@ -8,7 +8,7 @@ import subprocess
 import termios
 import time
 
-from ddptest import (ENDLESS, Failure, Folder, Started, children, expect, held_save, installed, main, must, of_torch,
+from ddptest import (ENDLESS, SLOW, Failure, Folder, Started, children, expect, held_save, installed, main, must, of_torch,
                      reached, read_log, run, wait_for)
 from predict import job as with_outputs
 from resume import STATE, equal
@@ -88,7 +88,7 @@ def before(f, args, ready, ranks, phase, rank=None):
         expect(code == STOPPED, f"{phase}: exit code {code}, not {STOPPED}:\n{text}")
         expect("stopped by SIGTERM" in text and phase in text, f"{phase}: not said:\n{text}")
         # a rank that hangs in reading is given three seconds when another one was asked
-        limit = 3 if rank is None else 6
+        limit = (3 if rank is None else 6) * SLOW
         expect(time.monotonic() - begin < limit, f"{phase}: it took {time.monotonic() - begin:.1f} s")
         saved = checkpoints(out) if os.path.exists(out) else []
         expect(not saved, f"{phase}: checkpoints {saved}")
@@ -241,7 +241,7 @@ def under(f, launcher, limit):
             wait_for(lambda: reached(out, 5), limit, "update 5")
             ranks = [p for p in processes(binary) if p != s.p.pid]
             os.kill(ranks[-1] if alone else s.p.pid, signal.SIGTERM)
-            code = s.p.wait(40)
+            code = s.p.wait(40 * SLOW)
             wait_for(lambda: not processes(binary), 5, "the ranks to go")
             text, log = s.text(), read_log(out)
             expect(code != 0, "exit code 0")
@@ -340,7 +340,7 @@ def shutdown_timeout():
             code = s.end(10)
             took = time.monotonic() - begin
             expect(code == 137 and "did not end; killing it" in s.text(), f"exit code {code}\n{s.text()}")
-            expect(2 <= took < 6, f"{took:.1f} s")
+            expect(2 <= took < 2 + 4 * SLOW, f"{took:.1f} s")
 
 
 def unread():
@@ -362,7 +362,7 @@ def unread():
                 wait_for(full, 30, "a full pipe")
                 os.kill(p.pid, signal.SIGTERM)
                 try:
-                    code = p.wait(10)
+                    code = p.wait(10 * SLOW)
                 except subprocess.TimeoutExpired:
                     raise Failure("it still waits for a reader")
             finally:

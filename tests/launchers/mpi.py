@@ -1,5 +1,6 @@
 """Open MPI and hydra (MPICH, Intel MPI): the same bits as our own launcher; several hosts without an address; a
-launcher that only speaks PMIx; failures."""
+launcher that only speaks PMIx; failures. Their limits stand far from both what is measured (under 4 s) and what a
+failure that is not noticed would take (30 s and more): how fast a launcher is, is its own affair."""
 import os
 
 from launchtest import (AS_ROOT, RANK, Folder, Hosts, Skip, compare_all, expect, free_port, installed, main, run,
@@ -60,13 +61,13 @@ def pmix_missing():
         os.chmod(script, 0o755)
         r = run([openmpi(), "--oversubscribe", "-np", "3", script], env=AS_ROOT, limit=40)
         expect(r.code == 5 and "not all ranks came to the launcher's PMIx server within 2 s" in r.out and
-               r.seconds < 15, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
+               r.seconds < 25, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
 
 
 def pmix_without_server():
     """Variables that a shell inherited from a launcher that is gone."""
     r = run([RANK, "do=reduce"], env=dict(PMIX_RANK="0", PMIX_NAMESPACE="x"), limit=30)
-    expect(r.code == 2 and "PMIx" in r.out and r.seconds < 15, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
+    expect(r.code == 2 and "PMIx" in r.out and r.seconds < 25, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
 
 
 def openmpi_two_hosts():
@@ -83,7 +84,7 @@ def openmpi_two_hosts():
 def openmpi_killed():
     """A rank that is killed: the others say which, before mpirun ends them."""
     r = run([openmpi(), "--oversubscribe", "-np", "3", RANK, "do=loop", "kill=1@5", "timeout=60"], env=AS_ROOT)
-    expect(r.code not in (0, 5) and "lost rank 1" in r.out and r.seconds < 10, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
+    expect(r.code not in (0, 5) and "lost rank 1" in r.out and r.seconds < 25, f"{r.seconds:.1f} s: {r.code}\n{r.out}")
 
 
 def openmpi_stopped():
@@ -134,15 +135,15 @@ def hydra_failed():
     """hydra does not end the others when a rank ends with an error: they do it themselves. When one is killed it
     ends them at once."""
     r = run([hydra(), "-np", "3", RANK, "do=loop", "fail=1@5", "timeout=60"])
-    expect(r.code != 0 and r.out.count("lost rank 1: loss is nan at update 5") == 2 and r.seconds < 10, r.out)
+    expect(r.code != 0 and r.out.count("lost rank 1: loss is nan at update 5") == 2 and r.seconds < 25, r.out)
     r = run([hydra(), "-np", "3", RANK, "do=loop", "kill=1@5", "timeout=60"])
-    expect(r.code == 9 and r.seconds < 10, f"{r.code}\n{r.out}")
+    expect(r.code == 9 and r.seconds < 25, f"{r.code}\n{r.out}")
 
 
 def hydra_missing():
     """A rank that ends before the ranks meet is named."""
     r = run([hydra(), "-np", "3", "sh", "-c", f"[ $PMI_RANK = 1 ] || exec {RANK} do=reduce timeout=2"], limit=30)
-    expect(r.code != 0 and "rank 1 did not come within 2 s" in r.out and r.seconds < 8, f"{r.code}\n{r.out}")
+    expect(r.code != 0 and "rank 1 did not come within 2 s" in r.out and r.seconds < 25, f"{r.code}\n{r.out}")
 
 
 main({k: v for k, v in list(globals().items()) if k.startswith(("openmpi_", "hydra_", "pmix_"))})

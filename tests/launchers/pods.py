@@ -68,14 +68,14 @@ def late_name():
 
 
 def name_servers_are_silent():
-    """Looking a name up takes the C library longer than the job is allowed to wait."""
+    """Looking a name up takes the C library longer, 20 s, than the job is allowed to wait."""
     with Folder() as f, Hosts(1) as hosts:
         with open(f.file("resolv.conf"), "w") as file:
             file.write("nameserver 10.77.0.200\nnameserver 10.77.0.201\n")
         command = f"mount --bind {f.file('resolv.conf')} /etc/resolv.conf && exec {RANK} timeout=2"
         r = run(["nsenter", f"--net=/run/netns/{hosts.names[0]}", "unshare", "-m", "sh", "-c", command], limit=30,
                 env=dict(RANK="1", WORLD_SIZE="2", MASTER_ADDR="no-such-host.example", MASTER_PORT="2"))
-        expect(r.code == 5 and "its name" in r.out and r.seconds < 5, f"{r.seconds:.1f} s, {r.code}\n{r.out}")
+        expect(r.code == 5 and "its name" in r.out and r.seconds < 10, f"{r.seconds:.1f} s, {r.code}\n{r.out}")
 
 
 def ipv6():
