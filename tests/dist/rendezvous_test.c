@@ -130,7 +130,7 @@ static void test_port_taken(void **state) {
   run_finish(&a, LIMIT);
   run_expect(&a, text, 1);
   run_expect_code(&a, 2);
-  assert_true(a.seconds < run_slack(3));
+  assert_true(a.seconds < run_slack(10)); /* not the timeout */
   run_free(&a);
   expect(&b, 4, "a program that is not rank 0 of a ddp job listens at 127.0.0.1:");
   close(listener);

@@ -86,7 +86,7 @@ static bool read_some(Run *r, int wait) {
 }
 
 void run_until(Run *r, const char *text, int times, double limit) {
-  double end = ddp_clock() + limit;
+  double end = ddp_clock() + run_slack(limit);
   while (run_count(r, text) < times) {
     if (read_some(r, 20) && ddp_clock() < end) continue;
     kill(-r->pid, SIGKILL);
@@ -95,7 +95,7 @@ void run_until(Run *r, const char *text, int times, double limit) {
 }
 
 void run_finish(Run *r, double limit) {
-  double end = r->start + limit;
+  double end = r->start + run_slack(limit);
   int status = 0;
   bool open = true, running = true, late = false;
   while ((running || open) && !late) {
@@ -113,7 +113,7 @@ void run_finish(Run *r, double limit) {
     r->code = -1;
   else
     r->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (late) printf("reached its limit of %g s, output:\n%s\n", limit, r->text);
+  if (late) printf("reached its limit of %g s, output:\n%s\n", run_slack(limit), r->text);
 }
 
 Run run(const char *command, const char *const *environment, double limit) {
@@ -163,7 +163,7 @@ int run_processes(const char *text) {
 }
 
 void run_expect_gone(const char *text) {
-  double end = ddp_clock() + 8;
+  double end = ddp_clock() + run_slack(8);
   while (run_processes(text) > 0) {
     if (ddp_clock() > end) fail_msg("processes with \"%s\" are left", text);
     poll(NULL, 0, 5);

@@ -17,7 +17,7 @@ typedef struct Run {
 /* command: split at blanks, no quoting. environment: NULL-terminated "NAME=value", or NULL;
    launchers' variables of the test's own environment are not passed on. */
 Run run_start(const char *command, const char *const *environment);
-/* Returns when the text has come that often, or fails the test. */
+/* Returns when the text has come that often, or fails the test. Limits are as run_slack says. */
 void run_until(Run *r, const char *text, int times, double limit);
 void run_finish(Run *r, double limit);
 Run run(const char *command, const char *const *environment, double limit);
