@@ -28,7 +28,7 @@ endif()
 message(STATUS "ddpc: oneDNN ${DDP_HAVE_DNNL}, Gloo ${DDP_HAVE_GLOO}, libclang ${DDP_HAVE_LIBCLANG}")
 # CUDA: nvcc compiles emitted programs; libddp_cuda.a is C that is compiled against the vendor's headers, or
 # where there are none against the emulator's of the same names and numbers (tests/cudasim/include).
-find_program(DDP_NVCC nvcc PATHS /usr/local/cuda/bin)
+find_program(DDP_NVCC nvcc PATHS /usr/local/cuda/bin ${CMAKE_SOURCE_DIR}/build/cuda/bin) # tools/cuda-toolkit
 cmake_path(GET DDP_NVCC PARENT_PATH nvcc_folder)
 find_path(DDP_CUDA_INCLUDE cuda_runtime_api.h PATHS ${nvcc_folder}/../include ${nvcc_folder}/../targets/x86_64-linux/include
           NO_DEFAULT_PATH)
