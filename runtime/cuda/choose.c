@@ -60,9 +60,9 @@ static DdpError *only_one(int local_world) {
   DDP_TRY(cuda_status(cudaGetDeviceProperties(&properties, 0), "ask for the GPU's identity"));
   char *p = name.sun_path + 1; /* an abstract name: no file */
   int n = snprintf(p, sizeof name.sun_path - 1, "ddpc-gpu-");
-  for (size_t i = 0; i < sizeof properties.uuid.bytes; i++)
-    n += snprintf(p + n, sizeof name.sun_path - 1 - (size_t)n, "%02x",
-                  (unsigned char)properties.uuid.bytes[i]);
+  const unsigned char *uuid = (const unsigned char *)&properties.uuid;
+  for (size_t i = 0; i < sizeof properties.uuid; i++)
+    n += snprintf(p + n, sizeof name.sun_path - 1 - (size_t)n, "%02x", uuid[i]);
   int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
   if (fd >= 0 && bind(fd, (const struct sockaddr *)&name, bytes) == 0) return NULL;

@@ -3,6 +3,7 @@
 #include "device.h"
 #include "choose.h"
 #include "failure.h"
+#include "gemm.h"
 #include "graph.h"
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -50,11 +51,12 @@ static DdpError *cuda_open(const DdpJob *job, int local_rank, int local_world) {
   DDP_TRY(introduce(device));
   DDP_TRY(make_streams());
   if (!job->target->init) return NULL;
-  return cuda_status(job->target->init(), "prepare the program's kernels");
+  return cuda_status((cudaError_t)job->target->init(), "prepare the program's kernels");
 }
 
 static void cuda_close(void) {
   cuda_graph_drop();
+  cuda_gemm_close();
   if (passed) (void)cudaEventDestroy(passed);
   passed = NULL;
   for (int i = 0; i < DDP_STREAMS; i++) {

@@ -1,7 +1,6 @@
 /* In: numbers of the CUDA runtime. Out: errors with a class and, where one is known, a fix. One thread
    enqueues work; whoever asks later learns what went wrong first. */
 #include "failure.h"
-#include <cuda_runtime_api.h>
 #include <string.h>
 
 /* What the runtime's own text leaves open. */
@@ -37,17 +36,17 @@ static const Remedy remedies[] = {
      "the driver was updated and its kernel module was not: restart the machine"},
 };
 
-DdpError *cuda_status(int error, const char *doing) {
+DdpError *cuda_status(cudaError_t error, const char *doing) {
   if (error == cudaSuccess) return NULL;
   (void)cudaGetLastError();
-  const char *reason = cudaGetErrorString((cudaError_t)error);
+  const char *reason = cudaGetErrorString(error);
   for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
     const Remedy *r = &remedies[i];
-    if ((int)r->error == error)
-      return ddp_error(r->klass, "cannot %s: CUDA says \"%s\" (%d); %s", doing, reason, error,
+    if (r->error == error)
+      return ddp_error(r->klass, "cannot %s: CUDA says \"%s\" (%d); %s", doing, reason, (int)error,
                        r->text);
   }
-  return ddp_error(DDP_FAILED, "cannot %s: CUDA says \"%s\" (%d)", doing, reason, error);
+  return ddp_error(DDP_FAILED, "cannot %s: CUDA says \"%s\" (%d)", doing, reason, (int)error);
 }
 
 static DdpError *first;
@@ -69,7 +68,7 @@ DdpError *cuda_failure(void) {
 void ddp_cuda_check(int error, const char *what, const char *file, int line) {
   if (error == cudaSuccess) return;
   const char *slash = strrchr(file, '/');
-  DdpError *e = cuda_status(error, what);
+  DdpError *e = cuda_status((cudaError_t)error, what);
   cuda_fail(ddp_error(e->klass, "%s:%d: %s", slash ? slash + 1 : file, line, e->message));
   ddp_error_free(e);
 }

@@ -22,13 +22,16 @@ typedef struct DdpExtent { /* fixed + per_sample * B */
   int64_t fixed, per_sample;
 } DdpExtent;
 
+/* aux lies as Y does, in its type; n is a multiple of 8 then. A bias has the type of Y. Gradients of a bias
+   take the place of what was there, also where Y is added to. */
 typedef enum DdpEpilogue {
   DDP_EPILOGUE_none,
   DDP_EPILOGUE_bias,          /* Y + bias[n] */
   DDP_EPILOGUE_gelu_aux_bias, /* aux = Y + bias, Y = gelu(aux), the form with tanh */
   DDP_EPILOGUE_dgelu,         /* Y * gelu'(aux) */
   DDP_EPILOGUE_dgelu_bgrad,   /* likewise, and bias[n] = sums of the columns of the result */
-  DDP_EPILOGUE_bgradb,        /* bias[n] = sums over k of B: with the gradient of a weight */
+  DDP_EPILOGUE_bgrada, /* bias[m] = sums over k of op(A): with the gradient of a weight [out, in] */
+  DDP_EPILOGUE_bgradb, /* bias[n] = sums over k of op(B): with that of a weight [in, out] */
 } DdpEpilogue;
 
 typedef struct DdpGemmChoice DdpGemmChoice;
@@ -44,9 +47,15 @@ typedef struct DdpGemm {
   DdpGemmChoice *choice[DDP_GEMM_BATCHES]; /* NULL at first */
 } DdpGemm;
 
-/* Enqueues the product on step->stream. add: Y += instead of Y =. Errors are kept for DdpDevice.failure. */
+/* Enqueues the product on step->stream, which is that of all products. add: Y += instead of Y =. Errors are kept for DdpDevice.failure. */
 void ddp_cuda_gemm(DdpGemm *g, const DdpStep *step, const void *a, const void *b, void *y,
                    void *bias, void *aux, bool add);
+/* Does it where product and epilogue in one are there and pay: from sm_90 on, unless measured otherwise
+   (DDP_CUDA_TUNE). false: nothing is enqueued, and the caller multiplies and launches a kernel of its own.
+   ddp_cuda_gemm_apart says that it has done so, which ends the measurement. */
+bool ddp_cuda_gemm_fused(DdpGemm *g, const DdpStep *step, const void *a, const void *b, void *y,
+                         void *bias, void *aux, bool add);
+void ddp_cuda_gemm_apart(DdpGemm *g, const DdpStep *step);
 /* For optimizer steps, which have no DdpStep: sizes are fixed. */
 void ddp_cuda_gemm_on(DdpGemm *g, void *stream, int64_t batch, const void *a, const void *b,
                       void *y, void *bias, void *aux, bool add);
