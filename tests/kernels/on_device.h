@@ -1,0 +1,97 @@
+/* What tests of device kernels share: numbers in the memory of the device and back, in each type of storage. */
+#ifndef TESTS_ON_DEVICE_H
+#define TESTS_ON_DEVICE_H
+#include "cuda/ddp_cuda.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <vector>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+typedef std::vector<double> Numbers;
+
+static inline float test_load(float x) {
+  return x;
+}
+static inline float test_load(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+static inline float test_load(__half x) {
+  return __half2float(x);
+}
+static inline void test_store(float *to, double x) {
+  *to = static_cast<float>(x);
+}
+static inline void test_store(__nv_bfloat16 *to, double x) {
+  *to = __float2bfloat16_rn(static_cast<float>(x));
+}
+static inline void test_store(__half *to, double x) {
+  *to = __float2half_rn(static_cast<float>(x));
+}
+
+/* n things of the device; NaN (or 0xff) before they are written. */
+template <class T> struct OnDevice {
+  T *at = nullptr;
+  size_t n;
+  explicit OnDevice(size_t size) : n(size > 0 ? size : 1) {
+    assert_int_equal(cudaMalloc(reinterpret_cast<void **>(&at), n * sizeof(T)), cudaSuccess);
+    const std::vector<unsigned char> bytes(n * sizeof(T), 0xff);
+    assert_int_equal(cudaMemcpy(at, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+                     cudaSuccess);
+  }
+  explicit OnDevice(const std::vector<T> &x) : OnDevice(x.size()) {
+    if (!x.empty()) write(x);
+  }
+  OnDevice(const OnDevice &) = delete;
+  OnDevice &operator=(const OnDevice &) = delete;
+  ~OnDevice() { cudaFree(at); }
+  void write(const std::vector<T> &x) {
+    assert_int_equal(cudaMemcpy(at, x.data(), n * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  std::vector<T> read() const {
+    std::vector<T> x(n);
+    assert_int_equal(cudaMemcpy(x.data(), at, n * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    return x;
+  }
+};
+
+/* Rounds x to the type of storage, so that a test begins with what the device has. */
+template <class T> static std::vector<T> test_stored(Numbers *x) {
+  std::vector<T> y(x->size());
+  for (size_t i = 0; i < y.size(); i++) {
+    test_store(&y[i], (*x)[i]);
+    (*x)[i] = static_cast<double>(test_load(y[i]));
+  }
+  return y;
+}
+
+/* Every number within `tolerance` times the largest one. */
+template <class T>
+static void test_close(const char *what, const std::vector<T> &got, const Numbers &want,
+                       double tolerance) {
+  double most = 0.1, worst = 0; /* what is all zeros has rounding errors too */
+  size_t where = 0;
+  for (double x : want) most = fmax(most, fabs(x));
+  for (size_t i = 0; i < want.size(); i++) {
+    const double off = fabs(static_cast<double>(test_load(got[i])) - want[i]);
+    if (off <= worst) continue;
+    worst = off != off ? INFINITY : off;
+    where = i;
+    if (off != off) break;
+  }
+  if (getenv("TEST_SHOW")) printf("%-28s %.2e\n", what, worst / most);
+  if (worst <= tolerance * most) return;
+  fail_msg("%s: element %zu is %.9g, not %.9g; off by %.2e of the largest", what, where,
+           static_cast<double>(test_load(got[where])), want[where], worst / most);
+}
+
+/* The emitted program's: an error ends the test. */
+extern "C" void ddp_cuda_check(int error, const char *what, const char *file, int line) {
+  if (error) fail_msg("%s:%d: %s: error %d", file, line, what, error);
+}
+
+#endif
