@@ -106,8 +106,9 @@ static DdpError *load_here(DdpRun *r) {
 DdpError *run_best_load(DdpRun *r) {
   if (r->set->load_best_model_at_end != 1) return NULL;
   ddp_group_at(r->group, r->progress.update, "loading the best model");
-  DDP_TRY(run_agree(r, r->rank == 0 ? load_here(r) : NULL, "loading the best model"));
-  return run_broadcast_model(r);
+  DDP_TRY(run_agree(r, run_model_here(r, false), "taking memory for the best model"));
+  DdpError *error = run_agree(r, r->rank == 0 ? load_here(r) : NULL, "loading the best model");
+  return run_model_there(r, error ? error : run_broadcast_model(r));
 }
 
 /* ---------- which checkpoint is the best one ---------- */

@@ -14,6 +14,7 @@ static DdpError *save_here(DdpRun *r, const char *folder) {
   RunParts parts;
   DDP_TRY(ddp_file_make_folder(folder));
   DdpError *error = run_parts_open(&parts, r, RUN_PARTS_model);
+  if (!error) error = run_parts_fetch(&parts, r);
   if (!error) error = run_parts_write(&parts, r->job, folder);
   run_parts_close(&parts);
   if (!error) ddp_log(DDP_LOG_debug, "saved %s/%s", folder, run_parts_file(RUN_PARTS_model));

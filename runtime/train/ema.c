@@ -6,13 +6,17 @@
 #include <math.h>
 #include <string.h>
 
+static DdpError *copy_weights(DdpRun *r) {
+  return r->device->copy(r->ema, r->params, (size_t)r->param_count * sizeof(float),
+                         r->there.stream);
+}
+
 DdpError *run_ema_open(DdpRun *r) {
   void *p = NULL;
   if (isnan(r->set->ema_decay)) return NULL;
   DDP_TRY(r->device->alloc(DDP_MEMORY_state, (size_t)r->param_count * sizeof(float), &p));
   r->ema = p;
-  memcpy(r->ema, r->params, (size_t)r->param_count * sizeof(float));
-  return NULL;
+  return copy_weights(r);
 }
 
 static inline __attribute__((always_inline)) void lerp(float *average, const float *p, int64_t n,
@@ -42,12 +46,15 @@ static void lerp_any(float *average, const float *p, int64_t n, float weight) {
   lerp(average, p, n, weight);
 }
 
-void run_ema_update(DdpRun *r) {
-  if (!r->ema) return;
-  if (r->progress.averaged++ == 0)
-    memcpy(r->ema, r->params, (size_t)r->param_count * sizeof(float));
+DdpError *run_ema_update(DdpRun *r) {
+  if (!r->ema) return NULL;
+  if (r->progress.averaged++ == 0) return copy_weights(r);
+  if (r->device->apart)
+    r->job->target->arena.average(r->ema, r->params, r->param_count, r->set->ema_decay,
+                                  r->there.stream);
   else
     lerp_any(r->ema, r->params, r->param_count, (float)(1.0 - r->set->ema_decay));
+  return r->device->failure();
 }
 
 void run_ema_swap(DdpRun *r) {

@@ -166,7 +166,7 @@ DdpError *run_check_generate(const DdpJob *job, const DdpConfig *config) {
 /* The last characters of the text; behind them the first of the alphabet, which a causal model does not see. */
 static void fill_window(const Generation *g, DdpRun *r, int64_t *last) {
   int64_t n = g->have < g->positions ? g->have : g->positions;
-  char *into = r->batch[g->field - r->job->fields];
+  char *into = r->batch->fields[g->field - r->job->fields];
   for (int64_t i = 0; i < g->field->elements; i++) {
     int64_t id = i < n ? g->text[g->have - n + i] : 0;
     if (g->field->dtype == DDP_u8)
@@ -234,14 +234,20 @@ static DdpError *put(const Generation *g, int32_t character) {
 static DdpError *next(Generation *g, DdpRun *r, const void **results) {
   int64_t last;
   DdpStep step;
+  RunView logits;
+  DDP_TRY(run_batch_next(r));
   fill_window(g, r, &last);
+  DDP_TRY(run_batch_send(r));
   run_still_step(r, 1, 1, &step);
   step.results = results;
-  r->job->predict(&step);
-  const float *logits = (const float *)results[g->output] + last * g->classes;
-  if (!any(g, logits))
+  DDP_TRY(run_pass(r, r->job->predict, &step));
+  const float *there = (const float *)results[g->output] + last * g->classes;
+  DDP_TRY(run_view(r, there, g->classes * (int64_t)sizeof(float), &logits));
+  bool possible = any(g, logits.at);
+  int32_t character = possible ? draw(g, logits.at, (uint64_t)r->set->seed) : 0;
+  run_view_close(&logits);
+  if (!possible)
     return ddp_error(DDP_NUMERIC, "%s: the logits are not finite; nothing can be drawn", g->asked);
-  int32_t character = draw(g, logits, (uint64_t)r->set->seed);
   g->text[g->have++] = character;
   return put(g, character);
 }

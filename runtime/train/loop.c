@@ -147,7 +147,6 @@ static DdpError *one_update(Loop *l) {
   DdpProgress *at = &r->progress;
   int64_t first = at->window * r->counts.accumulation,
           n = ddp_counts_window(&r->counts, at->window);
-  double loss = 0;
   DdpWindowResult result = {0};
   int64_t seen = at->samples_seen;
   double spent = ddp_group_spent(r->group);
@@ -155,12 +154,12 @@ static DdpError *one_update(Loop *l) {
   ddp_timing_begin(&r->timing);
   r->want_norm = r->set->max_grad_norm > 0 || run_skips(r) || run_debugs(r, "underflow_overflow") ||
                  norm_is_read(l, at->update + 1, at->window + 1 == r->counts.updates);
-  DDP_TRY(run_window(r, first, n, &loss));
+  DDP_TRY(run_window(r, first, n));
   if (r->stop) { /* the norm of this update says nothing about the weights */
     r->want_norm = false;
     return stopped(l);
   }
-  DDP_TRY(run_update(r, loss, &result));
+  DDP_TRY(run_update(r, &result));
   if (result.save_failed) return run_checkpoint_wait(r);
   ddp_timing_exposed(&r->timing, ddp_group_spent(r->group) - spent);
   if (due(r->set->check_ranks, at->update)) DDP_TRY(run_compare_ranks(r));
@@ -188,6 +187,7 @@ static DdpError *train(Loop *l) {
   }
   for (;; at->epoch++, at->window = 0) {
     ddp_sampler_epoch(&r->sampler, at->epoch);
+    r->there.held = -1;
     while (at->window < r->counts.updates && at->update < r->counts.total) DDP_TRY(one_update(l));
     DDP_TRY(after_epoch(l));
     if (at->update >= r->counts.total) break;

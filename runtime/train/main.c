@@ -96,6 +96,18 @@ static DdpError *data_compare(DdpRun *r) {
   return error;
 }
 
+/* Which one is this rank's, and can it run the program? Before data are touched. */
+static DdpError *device_open(DdpRun *r) {
+  const DdpTarget *target = r->job->target;
+  DdpError *error = r->device->open(r->job, r->launch->local_rank, r->launch->local_world);
+  int failed = !error && target && target->init ? target->init() : 0;
+  r->device_open = !error;
+  if (failed)
+    error = ddp_error(DDP_FAILED, "the kernels of this program do not fit the device (error %d)",
+                      failed);
+  return run_agree(r, error, "opening the device");
+}
+
 static DdpError *data_open(DdpRun *r) {
   ddp_group_at(r->group, -1, "reading data");
   DdpError *error = ddp_dataset_load(&r->data, r->job, r->set->data_root);
@@ -140,14 +152,19 @@ static DdpError *counts_open(DdpRun *r) {
   return ddp_sampler_open(&r->sampler, &shards, r->rank, shuffle, (uint64_t)seed);
 }
 
-static DdpError *weights_open(DdpRun *r) {
-  if (r->resume) return NULL; /* loaded once everything has its place */
+static DdpError *weights_make(DdpRun *r) {
   DDP_TRY(run_init_weights(r));
   if (r->config->init_from || r->job->n_loads) {
     DdpError *error = r->rank == 0 ? run_load_all(r) : NULL;
     DDP_TRY(run_agree(r, error, "loading weights"));
   }
   return run_broadcast_model(r);
+}
+
+static DdpError *weights_open(DdpRun *r) {
+  if (r->resume) return NULL; /* loaded once everything has its place */
+  DDP_TRY(run_agree(r, run_model_here(r, false), "taking memory for the weights"));
+  return run_model_there(r, weights_make(r));
 }
 
 /* accelerate's --mixed_precision cannot change a program that is already compiled. */
@@ -164,20 +181,23 @@ static void warn_of_precision(const DdpRun *r) {
 }
 
 static void banner(const DdpRun *r) {
-  char ranks[120] = "1 rank";
+  char ranks[120] = "1 rank", device[160] = "";
+  const char *description = r->device->describe();
+  if (*description) snprintf(device, sizeof device, " on %s", description);
   if (r->world > 1) {
     snprintf(ranks, sizeof ranks, "%d ranks (%s, %s)", r->world,
              r->launch->by ? r->launch->by : "?", ddp_group_path(r->group));
   }
-  ddp_log(
-      DDP_LOG_info,
-      "%s: %s, %d thread%s each; %lld samples, %lld a rank; global batch %lld = %lld x %lld x %d; "
-      "%lld update%s an epoch, %lld in all",
-      r->job->name, ranks, r->threads, r->threads == 1 ? "" : "s",
-      (long long)r->counts.shards.samples, (long long)r->counts.per_rank,
-      (long long)(r->job->train_batch * r->counts.accumulation * r->world),
-      (long long)r->job->train_batch, (long long)r->counts.accumulation, r->world,
-      (long long)r->counts.updates, r->counts.updates == 1 ? "" : "s", (long long)r->counts.total);
+  ddp_log(DDP_LOG_info,
+          "%s: %s%s, %d thread%s each; %lld samples, %lld a rank; global batch %lld = %lld x %lld "
+          "x %d; "
+          "%lld update%s an epoch, %lld in all",
+          r->job->name, ranks, device, r->threads, r->threads == 1 ? "" : "s",
+          (long long)r->counts.shards.samples, (long long)r->counts.per_rank,
+          (long long)(r->job->train_batch * r->counts.accumulation * r->world),
+          (long long)r->job->train_batch, (long long)r->counts.accumulation, r->world,
+          (long long)r->counts.updates, r->counts.updates == 1 ? "" : "s",
+          (long long)r->counts.total);
 }
 
 static bool trains(const DdpConfig *c) {
@@ -192,6 +212,7 @@ static DdpError *run_start(DdpRun *r) {
   DDP_TRY(group_open(r));
   run_signals_group(r->group);
   run_crash_group(r->group);
+  DDP_TRY(device_open(r));
   DDP_TRY(run_set_threads(r));
   DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
   if (trains(r->config)) DDP_TRY(run_resume_find(r));
@@ -254,6 +275,7 @@ static bool run_end(DdpRun *r, const DdpError *error) {
   run_crash_group(NULL);
   ddp_group_close(r->group);
   run_memory_close(r);
+  if (r->device_open) r->device->close();
   return false;
 }
 
@@ -283,7 +305,7 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
                 .config = &config,
                 .set = &config.settings,
                 .launch = launch,
-                .device = &ddp_device_cpu,
+                .device = job->target ? job->target->device : &ddp_device_cpu,
                 .rank = launch->rank,
                 .world = launch->world,
                 .threads = 1,

@@ -15,18 +15,27 @@ DdpError *run_own_buffers_open(DdpRun *r) {
   if (!r->own_buffers) return ddp_error(DDP_MEMORY, "out of memory");
   r->own_shape[0] = r->world;
   r->own_shape[1] = r->buffer_bytes;
-  for (int i = 0; i < r->world; i++)
-    memcpy(r->own_buffers + i * r->buffer_bytes, r->buffers, (size_t)r->buffer_bytes);
-  return NULL;
+  RunView v;
+  DdpError *error = run_view(r, r->buffers, r->buffer_bytes, &v);
+  for (int i = 0; i < r->world && !error; i++)
+    memcpy(r->own_buffers + i * r->buffer_bytes, v.at, (size_t)r->buffer_bytes);
+  run_view_close(&v);
+  return error;
 }
 
 DdpError *run_own_buffers_gather(DdpRun *r) {
   DDP_TRY(run_own_buffers_open(r));
-  return ddp_group_all_gather(r->group, r->buffers, r->own_buffers, r->buffer_bytes,
-                              "buffers of all ranks");
+  RunView v;
+  DdpError *error = run_view(r, r->buffers, r->buffer_bytes, &v);
+  if (!error)
+    error = ddp_group_all_gather(r->group, v.at, r->own_buffers, r->buffer_bytes,
+                                 "buffers of all ranks");
+  run_view_close(&v);
+  return error;
 }
 
-void run_own_buffers_take(DdpRun *r) {
-  if (!r->own_buffers) return;
-  memcpy(r->buffers, r->own_buffers + r->rank * r->buffer_bytes, (size_t)r->buffer_bytes);
+DdpError *run_own_buffers_take(DdpRun *r) {
+  if (!r->own_buffers) return NULL;
+  const char *mine = r->own_buffers + r->rank * r->buffer_bytes;
+  return r->device->to_device(r->buffers, mine, (size_t)r->buffer_bytes, r->there.stream);
 }

@@ -50,8 +50,10 @@ static DdpError *model_open(RunParts *p, DdpRun *r) {
   for (int32_t i = 0; i < job->n_tensors; i++) {
     const DdpTensor *t = &job->tensors[i];
     if (t->tied_to >= 0) continue;
+    /* Buffers of all ranks have been gathered into memory of the host. */
+    bool there = run_apart(r) && !(t->role == DDP_ROLE_buffer && r->buffers == r->own_buffers);
     add(p, (RunPart){t->name, t->dtype, t->rank, t->shape, run_tensor(r, t),
-                     t->elements * dtype_bytes[t->dtype]});
+                     t->elements * dtype_bytes[t->dtype], there});
   }
   return NULL;
 }
@@ -64,7 +66,7 @@ static void state_add(RunParts *p, const DdpRun *r, const DdpTensor *t, int32_t 
   sprintf(name, "%s.%s", o->state_name[s], t->name);
   p->lengths[p->n][0] = n;
   add(p, (RunPart){name, DDP_f32, own ? 1 : t->rank, own ? p->lengths[p->n] : t->shape,
-                   r->state[s] + t->state[s], n * (int64_t)sizeof(float)});
+                   r->state[s] + t->state[s], n * (int64_t)sizeof(float), run_apart(r)});
 }
 
 /* In the order of the model; only what is trained has a state. */
@@ -96,7 +98,7 @@ static DdpError *optimizer_open(RunParts *p, DdpRun *r) {
 /* ---------- scheduler ---------- */
 
 static void number_add(RunParts *p, const char *name, DdpDType dtype, void *at) {
-  add(p, (RunPart){name, dtype, 0, NULL, at, 8});
+  add(p, (RunPart){.name = name, .dtype = dtype, .data = at, .bytes = 8});
 }
 
 static void progress_add(RunParts *p, DdpRun *r) {
@@ -136,7 +138,7 @@ static void measured_add(RunParts *p, DdpMeasured *m) {
   for (int i = 0; i < n; i++) {
     p->lengths[p->n][0] = parts[i].n;
     add(p, (RunPart){parts[i].name, parts[i].dtype, 1, p->lengths[p->n], parts[i].data,
-                     parts[i].n * 8});
+                     parts[i].n * 8, false});
   }
 }
 
@@ -149,7 +151,7 @@ static DdpError *scheduler_open(RunParts *p, DdpRun *r) {
   measured_add(p, r->measured);
   if (r->own_buffers) {
     add(p, (RunPart){of_ranks, DDP_u8, 2, r->own_shape, r->own_buffers,
-                     r->own_shape[0] * r->own_shape[1]});
+                     r->own_shape[0] * r->own_shape[1], false});
   }
   return NULL;
 }
@@ -179,6 +181,45 @@ void run_parts_close(RunParts *p) {
   free(p->at);
   free(p->lengths);
   free(p->names);
+  free(p->fetched);
+}
+
+/* ---------- copies in the host's memory ---------- */
+
+static int64_t rounded(int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+int64_t run_parts_room(const RunParts *p) {
+  int64_t bytes = 0;
+  for (int i = 0; i < p->n; i++) bytes += rounded(p->at[i].bytes);
+  return bytes;
+}
+
+bool run_parts_apart(const RunParts *p) {
+  for (int i = 0; i < p->n; i++)
+    if (p->at[i].there) return true;
+  return false;
+}
+
+DdpError *run_parts_copy(RunParts *p, const DdpRun *r, char **room) {
+  for (int i = 0; i < p->n; i++) {
+    RunPart *part = &p->at[i];
+    if (part->there)
+      DDP_TRY(r->device->to_host(*room, part->data, (size_t)part->bytes, r->there.stream));
+    else
+      memcpy(*room, part->data, (size_t)part->bytes);
+    part->data = *room;
+    part->there = false;
+    *room += rounded(part->bytes);
+  }
+  return r->device->synchronise(r->there.stream);
+}
+
+DdpError *run_parts_fetch(RunParts *p, const DdpRun *r) {
+  if (!run_parts_apart(p)) return NULL;
+  char *room = p->fetched = malloc((size_t)run_parts_room(p));
+  return room ? run_parts_copy(p, r, &room) : no_memory();
 }
 
 /* ---------- to files and back ---------- */

@@ -19,6 +19,7 @@ typedef struct RunPart {
   const int64_t *shape;
   void *data;
   int64_t bytes;
+  bool there; /* `data` is memory of a device */
 } RunPart;
 
 typedef struct RunParts {
@@ -28,6 +29,7 @@ typedef struct RunParts {
   char *names;           /* those that were made for this list */
   int64_t (*lengths)[1]; /* shapes of lists of numbers */
   int64_t bytes;         /* of all data */
+  char *fetched;         /* run_parts_fetch */
 } RunParts;
 
 const char *run_parts_file(RunPartsOf of); /* "model.safetensors" */
@@ -38,6 +40,14 @@ bool run_parts_weights(RunPartsOf of);
 /* Close it whatever this gives. The parts point into the run's memory. */
 DdpError *run_parts_open(RunParts *p, DdpRun *r, RunPartsOf of);
 void run_parts_close(RunParts *p);
+/* Does memory of a device belong to them? */
+bool run_parts_apart(const RunParts *p);
+/* The parts are copies in the host's memory from here on, at `room`; each at a multiple of 64 bytes. Returns
+   what is behind them. */
+DdpError *run_parts_copy(RunParts *p, const DdpRun *r, char **room);
+int64_t run_parts_room(const RunParts *p);
+/* Those of a device become copies, in memory of the list. */
+DdpError *run_parts_fetch(RunParts *p, const DdpRun *r);
 /* Their file in the folder, atomically. */
 DdpError *run_parts_write(const RunParts *p, const DdpJob *job, const char *folder);
 /* Every part must be there with its type and shape, and nothing else; but with `changed` what

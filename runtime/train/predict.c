@@ -76,13 +76,13 @@ static DdpError *compute(Prediction *p, DdpRun *r, int64_t batch) {
   if (n == 0) return NULL;
   DDP_TRY(run_eval_step(r, p->split, batch * r->job->eval_batch, n, p->samples, &step));
   step.results = p->results;
-  r->job->predict(&step);
+  DDP_TRY(run_pass(r, r->job->predict, &step));
   for (int32_t i = 0; i < r->job->n_results; i++) {
     size_t bytes = (size_t)(n * result_bytes(&r->job->results[i]));
-    memcpy(to, p->results[i], bytes);
+    DDP_TRY(r->device->to_host(to, p->results[i], bytes, r->there.stream));
     to += bytes;
   }
-  return NULL;
+  return r->device->synchronise(r->there.stream);
 }
 
 static void store(Prediction *p, const DdpRun *r, int64_t first) {

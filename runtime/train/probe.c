@@ -15,7 +15,7 @@ bool run_debugs(const DdpRun *r, const char *what) {
 }
 
 /* As transformers' DebugUnderflowOverflow: smallest and largest magnitude, not a number beats all. */
-static void range_line(FILE *out, const char *what, const char *name, const float *x, int64_t n) {
+static void put_range(FILE *out, const char *what, const char *name, const float *x, int64_t n) {
   float low = INFINITY, high = 0;
   int64_t bad = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -29,38 +29,59 @@ static void range_line(FILE *out, const char *what, const char *name, const floa
   if (bad) fprintf(out, ": %lld of %lld are not finite", (long long)bad, (long long)n);
 }
 
-void run_probe(const DdpRun *r) {
+static DdpError *range_line(FILE *out, const char *what, const DdpRun *r, const DdpTensor *t,
+                            const float *arena) {
+  RunView v;
+  DdpError *error = run_view(r, arena + t->offset, t->elements * (int64_t)sizeof(float), &v);
+  if (!error) put_range(out, what, t->name, v.at, t->elements);
+  run_view_close(&v);
+  return error;
+}
+
+DdpError *run_probe(const DdpRun *r) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
-  if (!out) return;
+  DdpError *error = NULL;
+  if (!out) return ddp_error(DDP_MEMORY, "out of memory");
   fprintf(out, "  abs min   abs max  weights and gradients of update %lld",
           (long long)r->progress.update + 1);
-  for (int32_t i = 0; i < r->job->n_tensors; i++) {
+  for (int32_t i = 0; i < r->job->n_tensors && !error; i++) {
     const DdpTensor *t = &r->job->tensors[i];
     if (t->role != DDP_ROLE_param || t->tied_to >= 0) continue;
-    range_line(out, "weight", t->name, r->params + t->offset, t->elements);
-    range_line(out, "gradient", t->name, r->grads + t->offset, t->elements);
+    error = range_line(out, "weight", r, t, r->params);
+    if (!error) error = range_line(out, "gradient", r, t, r->grads);
   }
   fclose(out);
-  ddp_log(DDP_LOG_error, "%s", text);
+  if (!error) ddp_log(DDP_LOG_error, "%s", text);
   free(text);
+  return error;
 }
 
 /* ---------- the same on all ranks? */
 
-static uint64_t hash_all(const DdpRun *r) {
-  uint64_t h = XXH3_64bits(r->params, (size_t)r->param_count * sizeof(float));
-  for (int s = 0; s < DDP_MAX_STATES; s++) {
-    if (r->state[s])
-      h = XXH3_64bits_withSeed(r->state[s], (size_t)r->state_count[s] * sizeof(float), h);
-  }
-  return h;
+/* *h becomes the hash of n floats, behind what it is. */
+static DdpError *hash(const DdpRun *r, const float *x, int64_t n, uint64_t *h) {
+  RunView v;
+  DdpError *error = run_view(r, x, n * (int64_t)sizeof *x, &v);
+  if (!error) *h = XXH3_64bits_withSeed(v.at, (size_t)n * sizeof *x, *h);
+  run_view_close(&v);
+  return error;
 }
 
-static uint64_t hash_of(const DdpRun *r, const DdpTensor *t) {
-  if (t->role != DDP_ROLE_param || t->tied_to >= 0) return 0;
-  return XXH3_64bits(r->params + t->offset, (size_t)t->elements * sizeof(float));
+static DdpError *hash_all(const DdpRun *r, uint64_t *h) {
+  *h = 0;
+  DDP_TRY(hash(r, r->params, r->param_count, h));
+  for (int s = 0; s < DDP_MAX_STATES; s++) {
+    if (r->state[s]) DDP_TRY(hash(r, r->state[s], r->state_count[s], h));
+  }
+  return NULL;
+}
+
+static DdpError *hash_of(const DdpRun *r, const DdpTensor *t, uint64_t *h) {
+  *h = 0;
+  if (t->role != DDP_ROLE_param || t->tied_to >= 0) return NULL;
+  return hash(r, r->params + t->offset, t->elements, h);
 }
 
 /* Which tensor: hashes of all of them, from all ranks. */
@@ -69,7 +90,7 @@ static DdpError *differs(DdpRun *r, int rank) {
   uint64_t *mine = calloc((size_t)n + 1, sizeof *mine);
   uint64_t *all = calloc((size_t)(n + 1) * (size_t)r->world, sizeof *all);
   DdpError *error = mine && all ? NULL : ddp_error(DDP_MEMORY, "out of memory");
-  for (int32_t i = 0; i < n && !error; i++) mine[i] = hash_of(r, &r->job->tensors[i]);
+  for (int32_t i = 0; i < n && !error; i++) error = hash_of(r, &r->job->tensors[i], &mine[i]);
   if (!error) {
     error = ddp_group_all_gather(r->group, mine, all, n * (int64_t)sizeof *mine,
                                  "hashes of all parameters");
@@ -92,7 +113,9 @@ static DdpError *differs(DdpRun *r, int rank) {
 
 DdpError *run_compare_ranks(DdpRun *r) {
   if (r->world == 1) return NULL;
-  uint64_t mine = hash_all(r), *all = calloc((size_t)r->world, sizeof *all);
+  uint64_t mine;
+  DDP_TRY(hash_all(r, &mine));
+  uint64_t *all = calloc((size_t)r->world, sizeof *all);
   if (!all) return ddp_error(DDP_MEMORY, "out of memory");
   DdpError *error = ddp_group_all_gather(r->group, &mine, all, (int64_t)sizeof mine,
                                          "the hash of the parameters");

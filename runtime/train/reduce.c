@@ -44,6 +44,7 @@ DdpError *run_reducer_open(DdpRun *r) {
 
 const char *run_steps_late(const DdpRun *r) {
   if (r->world == 1) return "one rank";
+  if (r->device->apart) return "a device";
   if (r->set->max_grad_norm > 0) return "max_grad_norm";
   if (r->scale.on) return "the loss scale of fp16";
   if (strcmp(r->set->on_nan, "skip") == 0) return "on_nan = skip";

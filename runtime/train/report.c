@@ -139,6 +139,7 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   put_text(p, "path", r->world > 1 ? ddp_group_path(r->group) : "one rank");
   put_reduction(p, r);
   put_int(p, "threads", r->threads);
+  if (*r->device->describe()) put_text(p, "device", r->device->describe());
   put_int(p, "seed", r->set->seed);
   put_int(p, "train_samples", r->counts.shards.samples);
   put_int(p, "global_batch", job->train_batch * r->counts.accumulation * r->world);

@@ -196,11 +196,10 @@ static DdpError *load_and_send(DdpRun *r, RunPartsOf of) {
 
 static DdpError *send_states(DdpRun *r) {
   int64_t average = r->ema ? r->param_count * (int64_t)sizeof(float) : 0;
-  if (r->world > 1 && average)
-    DDP_TRY(ddp_group_broadcast(r->group, r->ema, average, 0, "the average of the weights"));
-  for (int i = 0; i < DDP_MAX_STATES && r->world > 1; i++) {
+  DDP_TRY(run_broadcast(r, r->ema, average, "the average of the weights"));
+  for (int i = 0; i < DDP_MAX_STATES; i++) {
     int64_t bytes = r->state_count[i] * (int64_t)sizeof(float);
-    if (bytes) DDP_TRY(ddp_group_broadcast(r->group, r->state[i], bytes, 0, "optimizer state"));
+    DDP_TRY(run_broadcast(r, r->state[i], bytes, "optimizer state"));
   }
   return NULL;
 }
@@ -242,14 +241,19 @@ static DdpError *take_place(DdpRun *r) {
   return NULL;
 }
 
-DdpError *run_resume_load(DdpRun *r) {
-  if (!r->resume) return NULL;
+static DdpError *load_all(DdpRun *r) {
   for (int of = 0; of < RUN_PARTS_COUNT; of++) {
     if (run_parts_has(r, (RunPartsOf)of)) DDP_TRY(load_and_send(r, (RunPartsOf)of));
   }
   DDP_TRY(run_broadcast_model(r));
-  run_own_buffers_take(r);
-  DDP_TRY(send_states(r));
+  return send_states(r);
+}
+
+DdpError *run_resume_load(DdpRun *r) {
+  if (!r->resume) return NULL;
+  DDP_TRY(run_agree(r, run_model_here(r, true), "taking memory for the checkpoint"));
+  DDP_TRY(run_model_there(r, load_all(r)));
+  DDP_TRY(run_own_buffers_take(r));
   DdpError *error = take_place(r);
   if (error) {
     r->quiet = r->rank != 0;

@@ -38,12 +38,53 @@ typedef struct DdpProgress {
   int64_t averaged;                          /* updates in the average of the weights (ema_decay) */
 } DdpProgress;
 
+/* A micro-batch on its way: where the host gathers it, and where kernels read it (on CPUs the same memory). */
+typedef struct RunBatch {
+  void **fields;       /* [n_fields] gathered samples */
+  int64_t *sample;     /* [largest batch] */
+  int64_t *row;        /* [largest batch] */
+  DdpScalars *scalars; /* NULL on CPUs */
+  struct RunBatchThere {
+    const void **fields;
+    const int64_t *sample, *row;
+    const DdpScalars *scalars;
+  } there;
+  char *host, *device; /* what holds them where a device has memory of its own */
+} RunBatch;
+enum { RUN_BATCHES = 2 }; /* one is filled while kernels read the other */
+
+/* Tensors next to each other in the arena that one step of the optimizer changes at once; or one tensor. */
+typedef struct RunRange {
+  int32_t tensor; /* the first one */
+  int64_t begin, end;
+} RunRange;
+
+/* What a run with a device of its own memory has beside; nothing of it on CPUs. */
+typedef struct RunThere {
+  void *stream, *copying; /* of computation, of copies */
+  void *scratch;
+  double *norms;         /* sums of squares of what this rank looks at, on the device */
+  double *norms_here;    /* and on the host */
+  DdpRange *norm_ranges;
+  int32_t n_norms;
+  double *counts; /* [n_counts] of one micro-batch */
+  double *eval;   /* [eval_n] sums of this rank's batches of an evaluation */
+  int64_t eval_n;
+  DdpRates *rates, *rates_here;
+  uint16_t *groups; /* of parameters, one for each 16 elements */
+  RunRange *ranges;
+  int32_t n_ranges;
+  int64_t held; /* micro-batch of the epoch that r->batch holds, sent already; -1: none */
+  struct RunShadow *shadow; /* the model is in the host's memory for now: model.c */
+} RunThere;
+
 typedef struct DdpRun {
   const DdpJob *job;
   const DdpConfig *config;
   const DdpSettings *set;
   const DdpLaunch *launch;
   const DdpDevice *device;
+  bool device_open;
   DdpGroup *group;
   int rank, world;
   int threads;
@@ -68,20 +109,21 @@ typedef struct DdpRun {
   int64_t buffer_bytes, block_bytes;
   char *own_buffers;    /* [world][buffer_bytes] at saves, where ranks keep their own; else NULL */
   int64_t own_shape[2]; /* of own_buffers */
-  void **batch;         /* [n_fields] gathered samples */
-  int64_t *batch_bytes; /* [n_fields] */
-  int64_t *sample;      /* [largest batch] */
-  int64_t *row;         /* [largest batch] */
-  double *denominators; /* [n_counts] of the window */
-  double *sums;         /* [n_sums or 1] */
-  DdpReducer *reducer;  /* NULL: one rank */
-  bool steps_early;     /* the optimizer steps a bucket as soon as its sum is there */
-  int32_t bad_tensor;   /* whose gradient was not finite then; -1: none */
-  double factor;        /* of the schedule, for the update */
-  int32_t *norm_owner;  /* [n_tensors]: rank that computes the norm; -1: not trained */
-  float *norms;         /* [n_tensors] */
-  char *kept_buffers;   /* as they were before the window, where it may be given up; else NULL */
-  double *agreement;    /* [9 + n_tensors + 2 n_counts + world] small sums between ranks */
+  RunBatch batches[RUN_BATCHES], *batch; /* the one that is filled, or was last */
+  int64_t largest_batch;                 /* samples */
+  double *denominators;                  /* [n_counts] of the window */
+  double loss;                           /* this rank's part of the window's */
+  double *sums;                          /* [n_sums or 1] */
+  double *sums_there;                    /* what kernels add to: the same on CPUs */
+  RunThere there;
+  DdpReducer *reducer; /* NULL: one rank */
+  bool steps_early;    /* the optimizer steps a bucket as soon as its sum is there */
+  int32_t bad_tensor;  /* whose gradient was not finite then; -1: none */
+  double factor;       /* of the schedule, for the update */
+  int32_t *norm_owner; /* [n_tensors]: rank that computes the norm; -1: not trained */
+  float *norms;        /* [n_tensors] */
+  char *kept_buffers;  /* as they were before the window, where it may be given up; else NULL */
+  double *agreement;   /* [9 + n_tensors + 2 n_counts + world] small sums between ranks */
 
   DdpProgress progress;
   RunResume *resume;   /* NULL: from the beginning */
@@ -112,6 +154,9 @@ typedef struct DdpRun {
 /* ---- setup.c: memory, initial weights */
 DdpError *run_memory_open(DdpRun *r);
 void run_memory_close(DdpRun *r);
+/* Of host memory that copies read and write while they are under way. */
+DdpError *run_pinned(DdpRun *r, size_t bytes, void **out);
+void run_pinned_free(DdpRun *r, void *p, size_t bytes);
 DdpError *run_init_weights(DdpRun *r);
 /* Rank 0's parameters, frozen parameters and buffers to all. */
 DdpError *run_broadcast_model(DdpRun *r);
@@ -127,6 +172,47 @@ void *run_tensor(const DdpRun *r, const DdpTensor *t);
    the first rank that failed (r->quiet is then set). Collective. */
 DdpError *run_agree(DdpRun *r, DdpError *mine, const char *what);
 
+/* ---- batch.c: micro-batches on their way to the device */
+DdpError *run_batch_open(DdpRun *r);
+void run_batch_close(DdpRun *r);
+/* r->batch becomes one that may be filled: nobody reads it any more. */
+DdpError *run_batch_next(DdpRun *r);
+/* r->batch is filled: what is enqueued from now on finds it on the device. */
+DdpError *run_batch_send(DdpRun *r);
+
+/* ---- model.c: arenas and the host */
+/* Do arenas lie in memory that the host neither reads nor writes? */
+bool run_apart(const DdpRun *r);
+/* Memory of an arena for the host to read: itself, or a copy of what it holds once all that is enqueued has
+   happened. */
+typedef struct RunView {
+  const void *at;
+  void *copy;
+} RunView;
+DdpError *run_view(const DdpRun *r, const void *at, int64_t bytes, RunView *v);
+void run_view_close(RunView *v);
+/* Between the two the host may read and write the model through r: parameters, frozen ones and buffers; with
+   `all` also the optimizer's state and the average of the weights. The second one returns `error`, or its own. */
+DdpError *run_model_here(DdpRun *r, bool all);
+DdpError *run_model_there(DdpRun *r, DdpError *error);
+/* Rank 0's bytes to all ranks, whose memory ever they lie in. Collective. */
+DdpError *run_broadcast(DdpRun *r, void *data, int64_t bytes, const char *what);
+
+/* ---- pass.c: the emitted functions */
+/* Enqueues pass(step), or on CPUs runs it; then errors of what was enqueued before are known too. */
+DdpError *run_pass(DdpRun *r, void (*pass)(DdpStep *step), DdpStep *step);
+/* What kernels read of the step in device memory, for a function that is called otherwise. */
+DdpError *run_scalars(DdpRun *r, const DdpStep *step);
+
+/* ---- there.c: norms and steps of the optimizer on a device with memory of its own */
+DdpError *run_there_open(DdpRun *r);
+void run_there_close(DdpRun *r);
+/* Loss of the window, and where they are asked for the sums of squares of the gradients that this rank looks at,
+   in the order of the tensors, come to the host; waits for the device. */
+DdpError *run_there_results(DdpRun *r, bool norms);
+/* One step for all tensors: gradients count times `clip`. */
+DdpError *run_there_step(DdpRun *r, double factor, float clip);
+
 /* ---- window.c: one update's forward and backward passes */
 typedef struct DdpWindowResult {
   double loss; /* of all ranks */
@@ -135,7 +221,7 @@ typedef struct DdpWindowResult {
 } DdpWindowResult;
 /* Micro-batches [first, first + n) of the epoch. Gradients of all ranks are summed afterwards; or r->stop is
    set, and everything is as before. */
-DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss);
+DdpError *run_window(DdpRun *r, int64_t first, int64_t n);
 /* Looks through this rank's samples of the last window, one by one, for a loss that is not finite.
    Returns its data row (from 0), or -1. Needs the evaluation. */
 int64_t run_bad_row(DdpRun *r);
@@ -155,9 +241,9 @@ DdpError *run_trace_write(DdpRun *r, DdpError *end);
 void run_trace_close(DdpRun *r);
 
 /* ---- update.c: norm, clipping, optimizer */
-/* Combines loss, stop and norms of all ranks; fills last_lr and, with want_norm, last_norm. Then the
+/* Combines loss, stop and norms of all ranks after a window; fills last_lr and, with want_norm, last_norm. Then the
    step. */
-DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out);
+DdpError *run_update(DdpRun *r, DdpWindowResult *out);
 /* on_nan = skip: the norm is always wanted. */
 bool run_skips(const DdpRun *r);
 /* May an update be given up after its gradients are known (fp16, on_nan = skip)? Then no parameter may
@@ -165,20 +251,23 @@ bool run_skips(const DdpRun *r);
 bool run_may_skip(const DdpRun *r);
 /* A schedule of measured values: the job's numbers, the metric that it looks at. */
 DdpError *run_measured_open(DdpRun *r);
-/* One step of the optimizer for one tensor. */
+/* One step of the optimizer for one tensor, on CPUs. */
 void run_step_tensor(DdpRun *r, int32_t tensor, double factor);
+/* The base rate of a group of parameters. */
+double run_rate(const DdpRun *r, int32_t group);
+double run_weight_decay(const DdpRun *r, int32_t group);
 /* The schedule's factor on the base rates, after `steps` steps of the optimizer. */
 double run_rate_factor(const DdpRun *r, int64_t steps);
 
 /* ---- probe.c: looking for what went wrong */
 bool run_debugs(const DdpRun *r, const char *what); /* is it in the list `debug`? */
 /* Smallest and largest magnitude of every weight and gradient, to the terminal. */
-void run_probe(const DdpRun *r);
+DdpError *run_probe(const DdpRun *r);
 /* check_ranks: an error if a rank's parameters or optimizer state are not rank 0's. Collective. */
 DdpError *run_compare_ranks(DdpRun *r);
 
 /* ---- evaluate.c */
-/* For evaluate() and predict(): n of `samples` samples that lie in r->batch, r->sample and r->row. */
+/* For evaluate() and predict(): n of `samples` samples that lie in r->batch. */
 void run_still_step(DdpRun *r, int64_t n, int64_t samples, DdpStep *step);
 /* The inputs of one batch of a split for evaluate() and predict(): samples from `first` on. */
 DdpError *run_eval_step(DdpRun *r, const char *split, int64_t first, int64_t n, int64_t samples,
@@ -232,8 +321,8 @@ int64_t run_seen_count(const DdpRun *r, int64_t n);
 
 /* ---- ema.c: the running average of the weights */
 DdpError *run_ema_open(DdpRun *r);
-void run_ema_update(DdpRun *r); /* after a step of the optimizer */
-void run_ema_swap(DdpRun *r);   /* the average takes the place of the weights, and back */
+DdpError *run_ema_update(DdpRun *r); /* after a step of the optimizer */
+void run_ema_swap(DdpRun *r);        /* the average takes the place of the weights, and back */
 
 /* ---- checkpoint.c. Rank 0 writes; all ranks call. */
 /* <folder>/model.safetensors, while everybody waits. */
@@ -262,7 +351,7 @@ bool run_own_buffers(const DdpRun *r);
 /* Memory for those of all ranks, filled with this rank's. */
 DdpError *run_own_buffers_open(DdpRun *r);
 DdpError *run_own_buffers_gather(DdpRun *r); /* collective */
-void run_own_buffers_take(DdpRun *r);        /* this rank's ones become its buffers */
+DdpError *run_own_buffers_take(DdpRun *r);   /* this rank's ones become its buffers */
 
 /* ---- load.c */
 DdpError *run_load(DdpRun *r, const char *path); /* rank 0 only */

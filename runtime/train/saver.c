@@ -26,15 +26,9 @@ static DdpError *no_memory(void) {
 
 /* ---------- one folder ---------- */
 
-static int64_t rounded(int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 static int64_t bytes_of(const RunImage *image) {
   int64_t bytes = 0;
-  for (int i = 0; i < image->n_parts; i++) {
-    for (int k = 0; k < image->parts[i].n; k++) bytes += rounded(image->parts[i].at[k].bytes);
-  }
+  for (int i = 0; i < image->n_parts; i++) bytes += run_parts_room(&image->parts[i]);
   return bytes;
 }
 
@@ -94,16 +88,26 @@ static bool copy_open(RunSaver *s, int64_t bytes) {
   return s->copy != NULL;
 }
 
-static void copy_take(RunSaver *s) {
+static DdpError *copy_take(RunSaver *s, const DdpRun *r) {
   char *at = s->copy;
-  for (int i = 0; i < s->image.n_parts; i++) {
-    for (int k = 0; k < s->image.parts[i].n; k++) {
-      RunPart *part = &s->image.parts[i].at[k];
-      memcpy(at, part->data, (size_t)part->bytes);
-      part->data = at;
-      at += rounded(part->bytes);
-    }
-  }
+  double begun = ddp_clock();
+  for (int i = 0; i < s->image.n_parts; i++) DDP_TRY(run_parts_copy(&s->image.parts[i], r, &at));
+  s->copying = ddp_clock() - begun;
+  return NULL;
+}
+
+/* A copy, if one is wanted or the parts lie where no file is written from. */
+static DdpError *copy_perhaps(RunSaver *s, const DdpRun *r, bool *copied) {
+  int64_t bytes = bytes_of(&s->image);
+  bool apart = false;
+  for (int i = 0; i < s->image.n_parts; i++) apart = apart || run_parts_apart(&s->image.parts[i]);
+  *copied = (apart || r->set->async_save == 1) && copy_open(s, bytes);
+  if (*copied) return copy_take(s, r);
+  if (!apart) return NULL;
+  return ddp_error(DDP_MEMORY,
+                   "no memory on this host for a copy of weights and optimizer state, which lie on "
+                   "the device: %.1f MiB",
+                   (double)bytes / 1048576);
 }
 
 /* ---------- for the run ---------- */
@@ -135,14 +139,12 @@ DdpError *run_saver_start(DdpRun *r, const RunImage *image) {
   RunSaver *s = r->saver;
   s->image = own;
   s->image.manifest.settings = s->image.settings;
-  if (r->set->async_save == 1 && copy_open(s, bytes_of(&own))) {
-    double begun = ddp_clock();
-    copy_take(s);
-    s->copying = ddp_clock() - begun;
+  bool copied;
+  error = copy_perhaps(s, r, &copied);
+  if (!error && copied && r->set->async_save == 1)
     s->busy = pthread_create(&s->thread, NULL, write_apart, s) == 0;
-  }
   if (s->busy) return NULL;
-  error = write_image(s);
+  if (!error) error = write_image(s);
   run_image_close(&s->image);
   return error;
 }

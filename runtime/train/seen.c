@@ -52,6 +52,7 @@ int64_t run_seen_count(const DdpRun *r, int64_t n) {
   const DdpField *f = &r->job->fields[r->tokens_field];
   int64_t seen = 0;
   if (!r->tokens_masked) return n * f->elements;
-  for (int64_t i = 0; i < n * f->elements; i++) seen += is_set(f, r->batch[r->tokens_field], i);
+  for (int64_t i = 0; i < n * f->elements; i++)
+    seen += is_set(f, r->batch->fields[r->tokens_field], i);
   return seen;
 }

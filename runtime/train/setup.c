@@ -59,23 +59,30 @@ static DdpError *arena_open(DdpRun *r, const DdpArenaInfo *a) {
                    (int)a->role, (long long)dtype_bytes[a->dtype]);
 }
 
-static DdpError *batch_open(DdpRun *r) {
-  const DdpJob *job = r->job;
-  int64_t most = (job->evaluate || job->predict) && job->eval_batch > job->train_batch
-                     ? job->eval_batch
-                     : job->train_batch;
-  r->batch = calloc((size_t)job->n_fields + 1, sizeof *r->batch);
-  r->batch_bytes = calloc((size_t)job->n_fields + 1, sizeof *r->batch_bytes);
-  r->sample = calloc((size_t)most + 1, sizeof *r->sample);
-  r->row = calloc((size_t)most + 1, sizeof *r->row);
-  if (!r->batch || !r->batch_bytes || !r->sample || !r->row)
-    return ddp_error(DDP_MEMORY, "out of memory");
-  for (int32_t i = 0; i < job->n_fields; i++) {
-    const DdpField *f = &job->fields[i];
-    if (!f->used) continue;
-    r->batch_bytes[i] = most * f->elements * dtype_bytes[f->dtype];
-    DDP_TRY(r->device->host_alloc(DDP_MEMORY_batch, (size_t)r->batch_bytes[i], &r->batch[i]));
-  }
+DdpError *run_pinned(DdpRun *r, size_t bytes, void **out) {
+  if (r->device->apart) return r->device->host_alloc(DDP_MEMORY_batch, bytes, out);
+  *out = calloc(bytes + 1, 1);
+  return *out ? NULL : ddp_error(DDP_MEMORY, "out of memory");
+}
+
+void run_pinned_free(DdpRun *r, void *p, size_t bytes) {
+  if (r->device->apart)
+    r->device->host_free(DDP_MEMORY_batch, p, bytes);
+  else
+    free(p);
+}
+
+static size_t sums_bytes(const DdpRun *r) {
+  return (size_t)(r->job->n_sums > 0 ? r->job->n_sums : 1) * sizeof(double);
+}
+
+static DdpError *sums_open(DdpRun *r) {
+  void *p = NULL;
+  DDP_TRY(run_pinned(r, sums_bytes(r), &p));
+  r->sums = r->sums_there = p;
+  if (!r->device->apart) return NULL;
+  DDP_TRY(r->device->alloc(DDP_MEMORY_block, sums_bytes(r), &p));
+  r->sums_there = p;
   return NULL;
 }
 
@@ -123,14 +130,16 @@ DdpError *run_memory_open(DdpRun *r) {
     DDP_TRY(r->device->alloc(DDP_MEMORY_buffers, (size_t)r->buffer_bytes, &p));
     r->kept_buffers = p;
   }
-  DDP_TRY(batch_open(r));
-  int n_sums = job->n_sums > 0 ? job->n_sums : 1;
+  r->there.stream = r->device->stream(DDP_STREAM_compute);
+  r->there.copying = r->device->stream(DDP_STREAM_copy);
+  DDP_TRY(run_batch_open(r));
+  DDP_TRY(sums_open(r));
   int small = 9 + job->n_tensors + 2 * job->n_counts + r->world;
   r->denominators = calloc((size_t)job->n_counts + 1, sizeof(double));
-  r->sums = calloc((size_t)n_sums, sizeof(double));
   r->agreement = calloc((size_t)small, sizeof(double));
-  if (!r->denominators || !r->sums || !r->agreement) return ddp_error(DDP_MEMORY, "out of memory");
-  return norms_share(r);
+  if (!r->denominators || !r->agreement) return ddp_error(DDP_MEMORY, "out of memory");
+  DDP_TRY(norms_share(r));
+  return run_there_open(r);
 }
 
 void run_memory_close(DdpRun *r) {
@@ -145,16 +154,12 @@ void run_memory_close(DdpRun *r) {
   for (int i = 0; i < DDP_MAX_STATES; i++) {
     r->device->free(DDP_MEMORY_state, r->state[i], (size_t)r->state_count[i] * f);
   }
-  for (int32_t i = 0; i < r->job->n_fields && r->batch; i++) {
-    r->device->host_free(DDP_MEMORY_batch, r->batch[i], (size_t)r->batch_bytes[i]);
-  }
+  run_there_close(r);
+  run_batch_close(r);
+  if (r->sums_there != r->sums) r->device->free(DDP_MEMORY_block, r->sums_there, sums_bytes(r));
+  run_pinned_free(r, r->sums, sums_bytes(r));
   free(r->own_buffers);
-  free(r->batch);
-  free(r->batch_bytes);
-  free(r->sample);
-  free(r->row);
   free(r->denominators);
-  free(r->sums);
   free(r->agreement);
   free(r->norm_owner);
   free(r->norms);
@@ -247,6 +252,13 @@ static DdpError *init_step(DdpRun *r, DdpRng *g, const DdpInitStep *s) {
   return NULL;
 }
 
+static void fill_state(DdpRun *r, float *state, int64_t n, float value) {
+  if (r->device->apart)
+    r->job->target->arena.fill(state, n, value, r->there.stream);
+  else
+    for (int64_t e = 0; e < n; e++) state[e] = value;
+}
+
 DdpError *run_init_weights(DdpRun *r) {
   DdpRng g;
   ddp_rng_seed(&g, (uint64_t)r->set->seed);
@@ -257,26 +269,39 @@ DdpError *run_init_weights(DdpRun *r) {
     for (int32_t s = 0; s < o->states; s++) {
       float *state = r->state[s] ? r->state[s] + t->state[s] : NULL;
       int64_t n = o->state_elements[s] ? o->state_elements[s] : t->elements;
-      for (int64_t e = 0; state && e < n; e++) state[e] = (float)o->state_init[s];
+      if (state) fill_state(r, state, n, (float)o->state_init[s]);
     }
   }
   return NULL;
 }
 
 DdpError *run_broadcast_buffers(DdpRun *r) {
-  if (r->world == 1 || r->buffer_bytes == 0) return NULL;
-  return ddp_group_broadcast(r->group, r->buffers, r->buffer_bytes, 0, "buffers");
+  return run_broadcast(r, r->buffers, r->buffer_bytes, "buffers");
+}
+
+static bool all_finite(const float *v, int64_t n) {
+  int64_t k = 0;
+  while (k < n && isfinite(v[k])) k++;
+  return k == n;
+}
+
+/* Is this tensor, wherever it lies? */
+static DdpError *look_at(const DdpRun *r, const DdpTensor *t, bool *finite) {
+  RunView v;
+  DdpError *error = run_view(r, run_tensor(r, t), t->elements * (int64_t)sizeof(float), &v);
+  *finite = error || all_finite(v.at, t->elements);
+  run_view_close(&v);
+  return error;
 }
 
 DdpError *run_check_buffers(DdpRun *r) {
   if (!strcmp(r->set->on_nan, "ignore")) return NULL;
   for (int32_t i = 0; i < r->job->n_tensors; i++) {
     const DdpTensor *t = &r->job->tensors[i];
+    bool finite;
     if (t->role != DDP_ROLE_buffer || t->dtype != DDP_f32 || t->tied_to >= 0) continue;
-    const float *v = run_tensor(r, t);
-    int64_t k = 0;
-    while (k < t->elements && isfinite(v[k])) k++;
-    if (k == t->elements) continue;
+    DDP_TRY(look_at(r, t, &finite));
+    if (finite) continue;
     r->quiet = r->rank != 0;
     return ddp_error(
         DDP_NUMERIC,
@@ -293,10 +318,9 @@ DdpError *run_check_weights(DdpRun *r) {
   if (r->set->on_nan[0] != 's' || r->want_norm) return NULL;
   for (int32_t k = 0; k < r->job->n_ready; k++) {
     const DdpTensor *t = &r->job->tensors[r->job->ready[k]];
-    const float *v = r->params + t->offset;
-    int64_t i = 0;
-    while (i < t->elements && isfinite(v[i])) i++;
-    if (i == t->elements) continue;
+    bool finite;
+    DDP_TRY(look_at(r, t, &finite));
+    if (finite) continue;
     r->quiet = r->rank != 0;
     return ddp_error(DDP_NUMERIC,
                      "update %lld: parameter %s is not finite and was not saved; a smaller "
@@ -308,13 +332,8 @@ DdpError *run_check_weights(DdpRun *r) {
 
 DdpError *run_broadcast_model(DdpRun *r) {
   const int64_t f = (int64_t)sizeof(float);
-  if (r->world == 1) return NULL;
-  if (r->param_count) {
-    DDP_TRY(ddp_group_broadcast(r->group, r->params, r->param_count * f, 0, "parameters"));
-  }
-  if (r->frozen_count) {
-    DDP_TRY(ddp_group_broadcast(r->group, r->frozen, r->frozen_count * f, 0, "frozen parameters"));
-  }
+  DDP_TRY(run_broadcast(r, r->params, r->param_count * f, "parameters"));
+  DDP_TRY(run_broadcast(r, r->frozen, r->frozen_count * f, "frozen parameters"));
   return run_broadcast_buffers(r);
 }
 

@@ -81,19 +81,49 @@ static double unscale(DdpRun *r) {
   return bad;
 }
 
-static DdpError *share_results(DdpRun *r, double loss) {
+/* What this rank knows of loss and gradients. */
+static void look_here(DdpRun *r) {
   double *a = r->agreement;
-  int32_t n = r->want_norm ? r->job->n_tensors : 0;
-  a[AT_LOSS] = loss;
-  a[AT_SAVING] = run_saver_failed(r);
-  run_stop_vote(r, a + AT_STOP);
+  a[AT_LOSS] = r->sums[0];
   a[AT_OVERFLOW] = unscale(r);
-  a[AT_TOKENS] = (double)r->tokens;
-  a[AT_SECONDS] = r->rank == 0 ? ddp_clock() - r->window_begun : 0;
-  for (int32_t t = 0; t < n; t++) {
+  for (int32_t t = 0; t < r->job->n_tensors && r->want_norm; t++) {
     bool mine = r->norm_owner[t] == r->rank;
     a[AT_NORMS + t] = mine ? (double)ddp_norm(grad_of(r, t), r->job->tensors[t].elements) : 0;
   }
+}
+
+/* The same from a device, whose sums of squares say whether gradients are finite, too. */
+static DdpError *look_there(DdpRun *r) {
+  double *a = r->agreement;
+  bool looks = r->want_norm || r->scale.on;
+  if (r->scale.on)
+    r->job->target->arena.scale(r->grads, r->grad_count, (float)(1.0 / r->scale.scale),
+                                r->there.stream);
+  DDP_TRY(run_there_results(r, looks));
+  ddp_timing_lap(&r->timing, DDP_PART_forward_backward); /* until here it was only enqueued */
+  const double *squares = r->there.norms_here;
+  a[AT_LOSS] = r->sums[0];
+  a[AT_OVERFLOW] = 0;
+  for (int32_t t = 0; t < r->job->n_tensors && looks; t++) {
+    double square = r->norm_owner[t] == r->rank ? *squares++ : 0;
+    if (r->want_norm) a[AT_NORMS + t] = (double)(float)sqrt(square);
+    if (r->scale.on && !isfinite(square)) a[AT_OVERFLOW]++;
+  }
+  return NULL;
+}
+
+static DdpError *share_results(DdpRun *r) {
+  double *a = r->agreement;
+  int32_t n = r->want_norm ? r->job->n_tensors : 0;
+  if (r->device->apart)
+    DDP_TRY(look_there(r));
+  else
+    look_here(r);
+  r->loss = a[AT_LOSS];
+  a[AT_SAVING] = run_saver_failed(r);
+  run_stop_vote(r, a + AT_STOP);
+  a[AT_TOKENS] = (double)r->tokens;
+  a[AT_SECONDS] = r->rank == 0 ? ddp_clock() - r->window_begun : 0;
   ddp_timing_lap(&r->timing, DDP_PART_norm);
   if (r->world == 1) return NULL;
   const char *what = n ? "loss and gradient norms" : "loss";
@@ -118,11 +148,20 @@ typedef struct Fault {
   char text[480];
 } Fault;
 
-static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double norm, Fault *f) {
+/* Gradients that nobody looked at may have spoiled the weights one update before. */
+static DdpError *look_at_weights(const DdpRun *r, bool *spoiled) {
+  RunView v;
+  DdpError *error = run_view(r, r->params, r->param_count * (int64_t)sizeof(float), &v);
+  *spoiled = !error && !isfinite(ddp_norm(v.at, r->param_count));
+  run_view_close(&v);
+  return error;
+}
+
+static DdpError *find_fault(DdpRun *r, double loss, double norm, Fault *f) {
   double *a = r->agreement;
   int blame = -1;
   for (int i = 0; i < r->world; i++) a[i] = 0;
-  a[r->rank] = isfinite(local_loss) ? 0 : 1;
+  a[r->rank] = isfinite(r->loss) ? 0 : 1;
   if (r->world > 1)
     DDP_TRY(ddp_group_sum(r->group, a, r->world, "flags to find the rank with NaN"));
   for (int i = r->world - 1; i >= 0; i--) {
@@ -131,8 +170,8 @@ static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double no
   f->blame = blame;
   f->mine = r->rank == (blame < 0 ? 0 : blame);
   char where[200] = "", of_gradients[200] = "";
-  /* Gradients that nobody looked at may have spoiled the weights one update before. */
-  bool spoiled = !isfinite(ddp_norm(r->params, r->param_count));
+  bool spoiled;
+  DDP_TRY(look_at_weights(r, &spoiled));
   int64_t row = !f->mine || spoiled ? -1 : run_bad_row(r);
   if (blame >= 0 && r->world > 1) snprintf(where, sizeof where, ", first on rank %d", blame);
   size_t used = strlen(where);
@@ -148,15 +187,15 @@ static DdpError *find_fault(DdpRun *r, double local_loss, double loss, double no
              r->job->tensors[r->bad_tensor].name);
   else if (r->want_norm && r->bad_tensor < 0)
     snprintf(of_gradients, sizeof of_gradients, " and the gradient norm %g", norm);
-  if (f->mine && run_debugs(r, "underflow_overflow")) run_probe(r);
+  if (f->mine && run_debugs(r, "underflow_overflow")) DDP_TRY(run_probe(r));
   snprintf(f->text, sizeof f->text, "update %lld: the loss is %g%s%s",
            (long long)r->progress.update + 1, loss, of_gradients, where);
   return NULL;
 }
 
-static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double norm) {
+static DdpError *not_finite(DdpRun *r, double loss, double norm) {
   Fault f;
-  DDP_TRY(find_fault(r, local_loss, loss, norm, &f));
+  DDP_TRY(find_fault(r, loss, norm, &f));
   r->quiet = r->quiet || !f.mine;
   return ddp_error_rank(DDP_NUMERIC, f.blame,
                         "%s; nothing was saved from it. A smaller --learning_rate or "
@@ -166,24 +205,27 @@ static DdpError *not_finite(DdpRun *r, double local_loss, double loss, double no
 }
 
 /* The update counts, and nothing else remains of it. */
-static DdpError *leave_out(DdpRun *r, double local_loss, double loss, double norm) {
+static DdpError *leave_out(DdpRun *r, double loss, double norm) {
   Fault f;
-  DDP_TRY(find_fault(r, local_loss, loss, norm, &f));
+  DDP_TRY(find_fault(r, loss, norm, &f));
   if (f.mine) ddp_log(DDP_LOG_warning, "%s; the update is skipped (on_nan = skip)", f.text);
-  if (r->kept_buffers) memcpy(r->buffers, r->kept_buffers, (size_t)r->buffer_bytes);
-  return NULL;
+  if (!r->kept_buffers) return NULL;
+  return r->device->copy(r->buffers, r->kept_buffers, (size_t)r->buffer_bytes, r->there.stream);
 }
 
 /* The run goes on; what comes after the first time says nothing more. */
-static void look_once(DdpRun *r) {
-  if (r->probed || !run_debugs(r, "underflow_overflow")) return;
+static DdpError *look_once(DdpRun *r) {
+  if (r->probed || !run_debugs(r, "underflow_overflow")) return NULL;
   r->probed = true;
-  if (r->rank == 0) run_probe(r);
+  return r->rank == 0 ? run_probe(r) : NULL;
 }
 
-static void clip(DdpRun *r, float norm) {
-  if (!(r->set->max_grad_norm > 0)) return;
-  float c = ddp_norm_coefficient(norm, r->set->max_grad_norm);
+/* What gradients count times. */
+static float coefficient(const DdpRun *r, float norm) {
+  return r->set->max_grad_norm > 0 ? ddp_norm_coefficient(norm, r->set->max_grad_norm) : 1;
+}
+
+static void clip(DdpRun *r, float c) {
   if (c == 1.0f) return; /* times one changes no bit */
   for (int32_t k = 0; k < r->job->n_ready; k++) {
     const DdpTensor *t = &r->job->tensors[r->job->ready[k]];
@@ -191,33 +233,47 @@ static void clip(DdpRun *r, float norm) {
   }
 }
 
+double run_rate(const DdpRun *r, int32_t group) {
+  double own = r->job->groups[group].learning_rate;
+  if (r->measured) return ddp_measured_rate(r->measured, group);
+  return isnan(own) ? r->set->learning_rate : own;
+}
+
+double run_weight_decay(const DdpRun *r, int32_t group) {
+  double own = r->job->groups[group].weight_decay;
+  return isnan(own) ? r->set->weight_decay : own;
+}
+
 void run_step_tensor(DdpRun *r, int32_t tensor, double factor) {
   const DdpJob *job = r->job;
   const DdpTensor *t = &job->tensors[tensor];
-  const DdpParamGroup *g = &job->groups[t->group];
   const DdpOptimizer *o = &job->optimizers[t->optimizer];
-  double rate = r->measured               ? ddp_measured_rate(r->measured, t->group)
-                : isnan(g->learning_rate) ? r->set->learning_rate
-                                          : g->learning_rate;
   DdpSegment s = {.p = r->params + t->offset,
                   .g = r->grads + t->offset,
                   .n = t->elements,
                   .block = r->block,
-                  .lr = rate * factor,
-                  .weight_decay = isnan(g->weight_decay) ? r->set->weight_decay : g->weight_decay,
+                  .lr = run_rate(r, t->group) * factor,
+                  .weight_decay = run_weight_decay(r, t->group),
                   .step = r->progress.update - r->scale.skipped + 1,
                   .settings = r->set};
   for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->state[i];
   o->step(&s);
 }
 
-static void step_all(DdpRun *r, double factor) {
+/* Clipped gradients change the weights; on a device the step of the optimizer clips. */
+static DdpError *step_all(DdpRun *r, double factor, float norm) {
+  float c = coefficient(r, norm);
+  if (r->device->apart) return run_there_step(r, factor, c);
+  clip(r, c);
+  ddp_timing_lap(&r->timing, DDP_PART_norm);
+  if (r->steps_early) return NULL;
   for (int32_t k = 0; k < r->job->n_ready; k++) run_step_tensor(r, r->job->ready[k], factor);
+  return NULL;
 }
 
-DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
+DdpError *run_update(DdpRun *r, DdpWindowResult *out) {
   ddp_group_at(r->group, r->progress.update, "optimizer step");
-  DDP_TRY(share_results(r, local_loss));
+  DDP_TRY(share_results(r));
   float norm = r->want_norm ? total_norm(r) : 0;
   out->loss = r->agreement[AT_LOSS];
   out->save_failed = r->agreement[AT_SAVING] > 0;
@@ -233,20 +289,17 @@ DdpError *run_update(DdpRun *r, double local_loss, DdpWindowResult *out) {
   DdpError *error = ddp_scale_update(&r->scale, skip, r->progress.update + 1);
   if (error) r->quiet = r->rank != 0;
   bool scaled = r->scale.on && isfinite(out->loss); /* the scale was too large; nothing is wrong */
-  if (!error && skip && run_skips(r) && !scaled)
-    error = leave_out(r, local_loss, out->loss, (double)norm);
+  if (!error && skip && run_skips(r) && !scaled) error = leave_out(r, out->loss, (double)norm);
   if (error || skip) {
     r->progress.update++;
     return error;
   }
   if (!out->finite && strcmp(r->set->on_nan, "ignore") != 0) {
-    return not_finite(r, local_loss, out->loss, (double)norm);
+    return not_finite(r, out->loss, (double)norm);
   }
-  if (!out->finite) look_once(r);
-  clip(r, norm);
-  ddp_timing_lap(&r->timing, DDP_PART_norm);
-  if (!r->steps_early) step_all(r, factor);
-  run_ema_update(r);
+  if (!out->finite) DDP_TRY(look_once(r));
+  DDP_TRY(step_all(r, factor, norm));
+  DDP_TRY(run_ema_update(r));
   ddp_timing_lap(&r->timing, DDP_PART_optimizer);
   r->progress.update++;
   return NULL;

@@ -18,14 +18,25 @@ static int64_t batch_of(const DdpRun *r, int64_t micro_batch) {
 static DdpError *window_gather(DdpRun *r, const Window *w, int64_t micro_batch, int64_t *batch) {
   int64_t n = batch_of(r, micro_batch), start = micro_batch * r->job->train_batch;
   int64_t before = w->first * r->job->train_batch * r->world; /* places of the epoch */
-  DDP_TRY(ddp_dataset_gather(r->data, "train", r->sampler.index + start, n, r->batch));
+  *batch = n;
+  if (r->there.held == micro_batch) return NULL;
+  DDP_TRY(run_batch_next(r));
+  DDP_TRY(ddp_dataset_gather(r->data, "train", r->sampler.index + start, n, r->batch->fields));
   for (int64_t i = 0; i < n; i++) {
     /* Place in the update's global batch, which does not depend on the number of ranks. */
-    r->sample[i] = ddp_shards_place(&r->counts.shards, r->rank, start + i) - before;
-    r->row[i] = ddp_dataset_row(r->data, "train", r->sampler.index[start + i]);
+    r->batch->sample[i] = ddp_shards_place(&r->counts.shards, r->rank, start + i) - before;
+    r->batch->row[i] = ddp_dataset_row(r->data, "train", r->sampler.index[start + i]);
   }
-  *batch = n;
-  return NULL;
+  if (r->device->apart) r->there.held = micro_batch;
+  return run_batch_send(r);
+}
+
+/* While a device computes this window's last micro-batch, the first one of the next window is gathered. */
+static DdpError *gather_ahead(DdpRun *r, const Window *w) {
+  Window next = {.first = w->first + w->n};
+  int64_t batch;
+  if (!r->device->apart || next.first >= r->counts.micro_batches) return NULL;
+  return window_gather(r, &next, next.first, &batch);
 }
 
 static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
@@ -34,7 +45,7 @@ static DdpStep window_step(DdpRun *r, const Window *w, int64_t batch) {
   step.loss_scale = r->scale.scale;
   step.update = r->progress.update;
   step.epoch = r->progress.epoch;
-  step.sums = r->sums;
+  step.sums = r->sums_there;
   step.reducer = r->reducer;
   step.trace = r->trace;
   return step;
@@ -49,6 +60,23 @@ static DdpError *over_ranks(DdpRun *r, double *counted) {
     return NULL;
   }
   return r->world > 1 ? ddp_group_sum(r->group, counted, n, "the counts of the loss") : NULL;
+}
+
+/* What this micro-batch adds to them. */
+static DdpError *count(DdpRun *r, const DdpStep *step, double *part) {
+  const DdpDevice *d = r->device;
+  size_t bytes = (size_t)r->job->n_counts * sizeof *part;
+  if (!d->apart) {
+    memset(part, 0, bytes);
+    r->job->window_counts(step, part);
+    return NULL;
+  }
+  DDP_TRY(d->clear(r->there.counts, bytes, step->stream));
+  DDP_TRY(run_scalars(r, step));
+  r->job->window_counts(step, r->there.counts);
+  DDP_TRY(d->to_host(part, r->there.counts, bytes, step->stream));
+  DDP_TRY(d->synchronise(step->stream));
+  return d->failure();
 }
 
 /* Denominators of the loss over all micro-batches and ranks, before the first backward. */
@@ -67,8 +95,7 @@ static DdpError *window_counts(DdpRun *r, const Window *w) {
       int64_t batch;
       DDP_TRY(window_gather(r, w, m, &batch));
       DdpStep step = window_step(r, w, batch);
-      memset(part, 0, (size_t)job->n_counts * sizeof *part);
-      job->window_counts(&step, part);
+      DDP_TRY(count(r, &step, part));
       for (int32_t k = 0; k < job->n_counts; k++) all[k] += part[k];
     }
     DDP_TRY(over_ranks(r, all));
@@ -91,8 +118,8 @@ static DdpError *give_up(DdpRun *r) {
   if (asked) votes[asked - 1] = 1;
   DDP_TRY(ddp_group_sum(r->group, votes, RUN_STOPS, "whether to stop"));
   r->stop = run_stop_of(votes);
-  if (r->stop && r->kept_buffers) memcpy(r->buffers, r->kept_buffers, (size_t)r->buffer_bytes);
-  return NULL;
+  if (!r->stop || !r->kept_buffers) return NULL;
+  return r->device->copy(r->buffers, r->kept_buffers, (size_t)r->buffer_bytes, r->there.stream);
 }
 
 static bool gives_up_here(const DdpRun *r, const Window *w, int64_t micro_batch) {
@@ -101,7 +128,7 @@ static bool gives_up_here(const DdpRun *r, const Window *w, int64_t micro_batch)
   return ddp_group_stop_asked(r->group) && !(r->reducer && ddp_reducer_sums(r->reducer));
 }
 
-DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
+DdpError *run_window(DdpRun *r, int64_t first, int64_t n) {
   Window w = {.first = first, .n = n};
   r->window_begun = ddp_clock();
   r->window_first = first;
@@ -110,8 +137,9 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
   ddp_group_at(r->group, r->progress.update, "counting");
   DDP_TRY(window_counts(r, &w));
   if (r->set->ddp_broadcast_buffers != 0) DDP_TRY(run_broadcast_buffers(r));
-  if (r->kept_buffers) memcpy(r->kept_buffers, r->buffers, (size_t)r->buffer_bytes);
-  r->sums[0] = 0;
+  if (r->kept_buffers)
+    DDP_TRY(r->device->copy(r->kept_buffers, r->buffers, (size_t)r->buffer_bytes, r->there.stream));
+  DDP_TRY(r->device->clear(r->sums_there, sizeof *r->sums, r->there.stream));
   r->tokens = 0;
   ddp_group_at(r->group, r->progress.update, "forward and backward");
   for (int64_t m = first; m < first + n; m++) {
@@ -127,29 +155,29 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n, double *loss) {
     r->tokens += run_seen_count(r, batch);
     if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->progress.update);
     ddp_trace_mark(r->trace);
-    r->job->forward_backward(&step);
+    DDP_TRY(run_pass(r, r->job->forward_backward, &step));
     ddp_timing_lap(&r->timing, DDP_PART_forward_backward);
   }
-  *loss = r->sums[0];
   r->progress.samples_seen += w.samples * r->world;
-  return run_reduce(r);
+  DDP_TRY(run_reduce(r));
+  return gather_ahead(r, &w);
 }
 
-static bool finite_alone(DdpRun *r, int64_t index) {
-  const DdpJob *job = r->job;
-  DdpError *error = ddp_dataset_gather(r->data, "train", &index, 1, r->batch);
-  if (error) { /* the loss has been reported; this one would hide it */
-    ddp_error_free(error);
-    return true;
-  }
+static DdpError *finite_alone(DdpRun *r, int64_t index, bool *finite) {
+  const DdpDevice *d = r->device;
+  size_t bytes = (size_t)r->job->n_sums * sizeof *r->sums;
+  DDP_TRY(run_batch_next(r));
+  DDP_TRY(ddp_dataset_gather(r->data, "train", &index, 1, r->batch->fields));
+  DDP_TRY(run_batch_send(r));
   Window w = {.samples = 1};
   DdpStep step = window_step(r, &w, 1);
-  memset(r->sums, 0, (size_t)job->n_sums * sizeof *r->sums);
-  job->evaluate(&step);
-  for (int32_t k = 0; k < job->n_sums; k++) {
-    if (!isfinite(r->sums[k])) return false;
-  }
-  return true;
+  DDP_TRY(d->clear(r->sums_there, bytes, step.stream));
+  DDP_TRY(run_pass(r, r->job->evaluate, &step));
+  DDP_TRY(d->to_host(r->sums, r->sums_there, bytes, step.stream));
+  DDP_TRY(d->synchronise(step.stream));
+  *finite = true;
+  for (int32_t k = 0; k < r->job->n_sums; k++) *finite = *finite && isfinite(r->sums[k]);
+  return NULL;
 }
 
 int64_t run_bad_row(DdpRun *r) {
@@ -159,7 +187,10 @@ int64_t run_bad_row(DdpRun *r) {
   if (end > r->counts.per_rank) end = r->counts.per_rank;
   for (int64_t k = first; k < end; k++) {
     int64_t index = r->sampler.index[k];
-    if (!finite_alone(r, index)) return ddp_dataset_row(r->data, "train", index);
+    bool finite = true;
+    /* The loss has been reported; an error of this look at it would hide it. */
+    ddp_error_free(finite_alone(r, index, &finite));
+    if (!finite) return ddp_dataset_row(r->data, "train", index);
   }
   return -1;
 }
