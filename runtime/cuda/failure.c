@@ -1,6 +1,7 @@
 /* In: numbers of the CUDA runtime. Out: errors with a class and, where one is known, a fix. One thread
    enqueues work; whoever asks later learns what went wrong first. */
 #include "failure.h"
+#include <stdio.h>
 #include <string.h>
 
 /* What the runtime's own text leaves open. */
@@ -36,17 +37,24 @@ static const Remedy remedies[] = {
      "the driver was updated and its kernel module was not: restart the machine"},
 };
 
-DdpError *cuda_status(cudaError_t error, const char *doing) {
-  if (error == cudaSuccess) return NULL;
-  (void)cudaGetLastError();
+/* "WHERE: CUDA says ..". */
+static DdpError *says(cudaError_t error, const char *where) {
   const char *reason = cudaGetErrorString(error);
   for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
     const Remedy *r = &remedies[i];
     if (r->error == error)
-      return ddp_error(r->klass, "cannot %s: CUDA says \"%s\" (%d); %s", doing, reason, (int)error,
+      return ddp_error(r->klass, "%s: CUDA says \"%s\" (%d); %s", where, reason, (int)error,
                        r->text);
   }
-  return ddp_error(DDP_FAILED, "cannot %s: CUDA says \"%s\" (%d)", doing, reason, (int)error);
+  return ddp_error(DDP_FAILED, "%s: CUDA says \"%s\" (%d)", where, reason, (int)error);
+}
+
+DdpError *cuda_status(cudaError_t error, const char *doing) {
+  char where[256];
+  if (error == cudaSuccess) return NULL;
+  (void)cudaGetLastError();
+  snprintf(where, sizeof where, "cannot %s", doing);
+  return says(error, where);
 }
 
 static DdpError *first;
@@ -66,9 +74,9 @@ DdpError *cuda_failure(void) {
 }
 
 void ddp_cuda_check(int error, const char *what, const char *file, int line) {
+  char where[512];
   if (error == cudaSuccess) return;
   const char *slash = strrchr(file, '/');
-  DdpError *e = cuda_status((cudaError_t)error, what);
-  cuda_fail(ddp_error(e->klass, "%s:%d: %s", slash ? slash + 1 : file, line, e->message));
-  ddp_error_free(e);
+  snprintf(where, sizeof where, "%s:%d: %s", slash ? slash + 1 : file, line, what);
+  cuda_fail(says((cudaError_t)error, where));
 }

@@ -4,6 +4,7 @@
 #include "choose.h"
 #include "failure.h"
 #include "gemm_choice.h"
+#include "gemm_tune.h"
 #include <cuda_runtime_api.h>
 #include <string.h>
 
@@ -26,15 +27,22 @@ static void keep(const GemmContext *c, DdpGemm *g, DdpGemmChoice *choice) {
   all = choice;
 }
 
-static DdpError *find(const GemmContext *c, DdpGemm *g, int64_t batch, const GemmOperands *at,
-                      DdpGemmChoice **out) {
-  for (int i = 0; i < DDP_GEMM_BATCHES && g->choice[i]; i++) {
-    *out = g->choice[i];
-    if (gemm_fits(*out, batch, at)) return NULL;
-  }
-  DDP_TRY(gemm_choose(c, g, batch, at, out));
-  keep(c, g, *out);
+static DdpGemmChoice *known(const DdpGemm *g, int64_t batch, const GemmOperands *at) {
+  for (int i = 0; i < DDP_GEMM_BATCHES && g->choice[i]; i++)
+    if (gemm_fits(g->choice[i], batch, at)) return g->choice[i];
   return NULL;
+}
+
+/* `add`: Y must not be written more than once, so nothing is measured. */
+static DdpError *find(const GemmContext *c, DdpGemm *g, int64_t batch, const GemmOperands *at,
+                      bool add, void *stream, DdpGemmChoice **out) {
+  *out = known(g, batch, at);
+  if (!*out) {
+    DDP_TRY(gemm_choose(c, g, batch, at, out));
+    keep(c, g, *out);
+  }
+  if (!gemm_tune_wanted() || add || !(*out)->found || (*out)->tuned) return NULL;
+  return gemm_tune(c, *out, at, stream);
 }
 
 static DdpError *multiply(DdpGemm *g, int64_t batch, const GemmOperands *at, bool add,
@@ -42,7 +50,7 @@ static DdpError *multiply(DdpGemm *g, int64_t batch, const GemmOperands *at, boo
   const GemmContext *c;
   DdpGemmChoice *choice;
   DDP_TRY(gemm_context(&c));
-  DDP_TRY(find(c, g, batch, at, &choice));
+  DDP_TRY(find(c, g, batch, at, add, stream, &choice));
   if (!choice->found)
     return ddp_error(DDP_FAILED, "cuBLASLt has no algorithm for these sizes and types on this GPU");
   return gemm_run(c, choice, at, add ? 1.0f : 0.0f, stream);
@@ -75,7 +83,12 @@ void cuda_gemm_close(void) {
     memset(all->of->choice, 0, sizeof all->of->choice);
     forget(c, all);
   }
+  gemm_tune_close();
   gemm_context_close();
+}
+
+bool cuda_gemm_measured(void) {
+  return gemm_tune_measured();
 }
 
 /* ---------- product and epilogue in one, or apart ---------- */
@@ -94,12 +107,18 @@ static DdpError *fused(DdpGemm *g, int64_t batch, const GemmOperands *at, bool a
                        bool *done) {
   const GemmContext *c;
   DdpGemmChoice *choice;
-  DDP_TRY(pays(done));
-  if (!*done) return NULL;
+  GemmForm form = GEMM_together;
   DDP_TRY(gemm_context(&c));
-  DDP_TRY(find(c, g, batch, at, &choice));
-  *done = choice->found;
-  return *done ? gemm_run(c, choice, at, add ? 1.0f : 0.0f, stream) : NULL;
+  DDP_TRY(find(c, g, batch, at, add, stream, &choice));
+  bool together = choice->found;
+  if (together && choice->tuned) {
+    DDP_TRY(gemm_tune_form(choice, stream, &form));
+    together = form == GEMM_together;
+  } else if (together) {
+    DDP_TRY(pays(&together));
+  }
+  *done = together;
+  return together ? gemm_run(c, choice, at, add ? 1.0f : 0.0f, stream) : NULL;
 }
 
 bool ddp_cuda_gemm_fused(DdpGemm *g, const DdpStep *step, const void *a, const void *b, void *y,
@@ -111,5 +130,7 @@ bool ddp_cuda_gemm_fused(DdpGemm *g, const DdpStep *step, const void *a, const v
 }
 
 void ddp_cuda_gemm_apart(DdpGemm *g, const DdpStep *step) {
-  (void)g, (void)step;
+  for (int i = 0; i < DDP_GEMM_BATCHES && g->choice[i]; i++)
+    if (g->choice[i]->batch == step->batch)
+      keep_error(g, step->batch, gemm_tune_apart_done(g->choice[i], step->stream));
 }

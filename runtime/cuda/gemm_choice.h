@@ -21,7 +21,12 @@ struct DdpGemmChoice {
   cublasLtMatrixLayout_t a, b, y; /* of op(A), op(B), Y in our order; the library gets B first */
   cublasLtMatmulAlgo_t algo;
   size_t workspace;
-  bool found;          /* the library has an algorithm */
+  bool found; /* the library has an algorithm */
+  /* gemm_tune.h: algo is the fastest one, of ms; how long product and epilogue take apart, and how often
+     that has been measured */
+  bool tuned, measuring;
+  double ms, apart_ms;
+  int rounds;
   DdpGemm *of;         /* whose choice it is */
   DdpGemmChoice *next; /* all of the process, to be given back */
 };

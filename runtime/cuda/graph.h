@@ -4,8 +4,8 @@
 #include "ddp/job.h"
 #include "ddp/status.h"
 
-/* DdpDevice.replay. The first call with a key runs the pass (libraries choose and allocate then), the second
-   one captures it, all later ones enqueue what was captured. */
+/* DdpDevice.replay. The first call with a key runs the pass (libraries choose, measure and allocate then), the
+   next one captures it, all later ones enqueue what was captured. */
 DdpError *cuda_graph_replay(uint64_t key, void (*pass)(DdpStep *step), DdpStep *step);
 /* Forgets all graphs: before memory that they use is freed, and before a communicator ends that they call. */
 void cuda_graph_drop(void);
