@@ -9,8 +9,6 @@ struct __nv_bfloat16 {
 struct __align__(4) __nv_bfloat162 {
   __nv_bfloat16 x, y;
 };
-typedef __nv_bfloat16 nv_bfloat16;
-typedef __nv_bfloat162 nv_bfloat162;
 
 static inline float __bfloat162float(__nv_bfloat16 a) {
   return __uint_as_float((unsigned)a.bits << 16);

@@ -9,8 +9,6 @@ struct __half {
 struct __align__(4) __half2 {
   __half x, y;
 };
-typedef __half half;
-typedef __half2 half2;
 
 namespace cudasim {
 float half_to_float(uint16_t bits);
