@@ -98,13 +98,8 @@ static DdpError *data_compare(DdpRun *r) {
 
 /* Which one is this rank's, and can it run the program? Before data are touched. */
 static DdpError *device_open(DdpRun *r) {
-  const DdpTarget *target = r->job->target;
   DdpError *error = r->device->open(r->job, r->launch->local_rank, r->launch->local_world);
-  int failed = !error && target && target->init ? target->init() : 0;
   r->device_open = !error;
-  if (failed)
-    error = ddp_error(DDP_FAILED, "the kernels of this program do not fit the device (error %d)",
-                      failed);
   return run_agree(r, error, "opening the device");
 }
 
@@ -214,6 +209,7 @@ static DdpError *run_start(DdpRun *r) {
   run_crash_group(r->group);
   DDP_TRY(device_open(r));
   DDP_TRY(run_set_threads(r));
+  if (measure) r->on_device[0] = run_device_used(r);
   DDP_TRY(run_agree(r, run_check_room(r), "looking for memory"));
   if (trains(r->config)) DDP_TRY(run_resume_find(r));
   if (!r->resume && (r->config->init_from || r->job->n_loads)) {
@@ -249,7 +245,10 @@ static DdpError *run_start(DdpRun *r) {
   if (r->rank == 0) banner(r);
   DDP_TRY(run_nodes_open(r));
   DDP_TRY(run_trace_open(r));
-  if (measure) r->resident[1] = run_resident();
+  if (measure) {
+    r->resident[1] = run_resident();
+    r->on_device[1] = run_device_used(r);
+  }
   return run_trace_write(r, run_train(r));
 }
 

@@ -285,6 +285,15 @@ static void put_resident(DdpReport *p, const DdpRun *r) {
   put_int(p, "train_mem_cpu_alloc_delta", now - r->resident[1]);
 }
 
+static void put_on_device(DdpReport *p, const DdpRun *r) {
+  int64_t now = run_device_used(r);
+  if (now < 0) return;
+  put_int(p, "before_init_mem_gpu", r->on_device[0]);
+  put_int(p, "init_mem_gpu_alloc_delta", r->on_device[1] - r->on_device[0]);
+  put_int(p, "before_train_mem_gpu", r->on_device[1]);
+  put_int(p, "train_mem_gpu_alloc_delta", now - r->on_device[1]);
+}
+
 /* Milliseconds: whole updates on this rank, and where they go on average. */
 static void put_timing(DdpReport *p, const DdpTiming *t) {
   char name[64];
@@ -358,7 +367,10 @@ DdpError *report_end(DdpReport *p, const DdpRun *r, double mean_loss, double epo
   put_timing(p, &r->timing);
   if (r->world > 1) put_real(p, "exposed_communication_ms", per_update(&r->timing) * 1e3);
   if (stopped) put_text(p, "stopped_by", stopped);
-  if (r->set->skip_memory_metrics == 0) put_resident(p, r);
+  if (r->set->skip_memory_metrics == 0) {
+    put_resident(p, r);
+    put_on_device(p, r);
+  }
   put_best(p, r);
   DDP_TRY(line_kept(p, r));
   say_end(p, r, seconds, stopped);

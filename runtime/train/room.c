@@ -61,8 +61,8 @@ typedef struct Needs {        /* double: sums of absurd sizes must not wrap */
   double model, state, batch; /* batch: what grows with the batch size */
 } Needs;
 
-/* averaged: with ema_decay, which keeps the trained weights twice. */
-static Needs needs_of(const DdpJob *job, bool averaged) {
+/* averaged: with ema_decay, which keeps the trained weights twice. batches: that are there at once. */
+static Needs needs_of(const DdpJob *job, bool averaged, int batches) {
   Needs n = {0};
   bool eval = job->evaluate != NULL;
   int64_t samples = eval && job->eval_batch > job->train_batch ? job->eval_batch : job->train_batch;
@@ -76,30 +76,65 @@ static Needs needs_of(const DdpJob *job, bool averaged) {
   n.batch = (double)(eval && job->eval_block > block ? job->eval_block : block);
   for (int32_t i = 0; i < job->n_fields; i++) {
     const DdpField *f = &job->fields[i];
-    if (f->used) n.batch += (double)samples * (double)f->elements * (double)dtype_bytes[f->dtype];
+    if (!f->used) continue;
+    n.batch += batches * (double)samples * (double)f->elements * (double)dtype_bytes[f->dtype];
   }
   return n;
 }
 
-DdpError *run_check_room(const DdpRun *r) {
-  const double mib = 1048576;
-  Needs n = needs_of(r->job, !isnan(r->set->ema_decay));
+/* The largest batch that would fit, for people. */
+static void fits_text(char *out, size_t size, const DdpRun *r, const Needs *n, double left) {
+  double share = (left - n->model - n->state) / n->batch;
+  snprintf(out, size, "a smaller model is needed");
+  if (share * (double)r->job->train_batch < 1) return;
+  snprintf(out, size,
+           "per_device_train_batch_size %lld (now %lld) and per_device_eval_batch_size in "
+           "proportion would fit",
+           (long long)(share * (double)r->job->train_batch), (long long)r->job->train_batch);
+}
+
+static const double mib = 1048576;
+
+static DdpError *check_host(const DdpRun *r, const Needs *n) {
   int ranks = r->launch->local_world > 1 ? r->launch->local_world : 1;
   double left = (double)run_room_left();
-  double need = (n.model + n.state + n.batch) * ranks;
+  double need = (n->model + n->state + n->batch) * ranks;
+  char fits[160];
   if (need <= left) return NULL;
-  char fits[160] = "a smaller model is needed";
-  double share = (left / ranks - n.model - n.state) / n.batch;
-  if (share * (double)r->job->train_batch >= 1) {
-    snprintf(fits, sizeof fits,
-             "per_device_train_batch_size %lld (now %lld) and per_device_eval_batch_size in "
-             "proportion would fit",
-             (long long)(share * (double)r->job->train_batch), (long long)r->job->train_batch);
-  }
+  fits_text(fits, sizeof fits, r, n, left / ranks);
   return ddp_error(DDP_MEMORY,
                    "not enough memory: the job takes %.1f MiB on each of %d rank%s of this host "
                    "(parameters, gradients and buffers %.1f, optimizer state %.1f, activations "
                    "and samples of one batch %.1f), but only %.1f MiB are free; %s",
-                   need / ranks / mib, ranks, ranks == 1 ? "" : "s", n.model / mib, n.state / mib,
-                   n.batch / mib, left / mib, fits);
+                   need / ranks / mib, ranks, ranks == 1 ? "" : "s", n->model / mib, n->state / mib,
+                   n->batch / mib, left / mib, fits);
+}
+
+/* Of its memory each rank has all. */
+static DdpError *check_device(const DdpRun *r, const Needs *n) {
+  int64_t left = INT64_MAX, all;
+  double need = n->model + n->state + n->batch + (double)r->job->target->scratch;
+  char fits[160];
+  if (r->device->room) DDP_TRY(r->device->room(&left, &all));
+  if (need <= (double)left) return NULL;
+  fits_text(fits, sizeof fits, r, n, (double)left - (double)r->job->target->scratch);
+  return ddp_error(DDP_MEMORY,
+                   "not enough memory on %s: the job takes %.1f MiB (parameters, gradients and "
+                   "buffers %.1f, optimizer state %.1f, activations and samples of two batches "
+                   "%.1f, scratch %.1f), but only %.1f MiB are free; %s",
+                   r->device->describe(), need / mib, n->model / mib, n->state / mib,
+                   n->batch / mib, (double)r->job->target->scratch / mib, (double)left / mib, fits);
+}
+
+DdpError *run_check_room(const DdpRun *r) {
+  Needs n = needs_of(r->job, !isnan(r->set->ema_decay), r->device->apart ? RUN_BATCHES : 1);
+  return r->device->apart ? check_device(r, &n) : check_host(r, &n);
+}
+
+int64_t run_device_used(const DdpRun *r) {
+  int64_t left, all;
+  DdpError *error = r->device->room ? r->device->room(&left, &all) : NULL;
+  bool known = r->device->room && !error;
+  ddp_error_free(error);
+  return known ? all - left : -1;
 }

@@ -63,8 +63,8 @@ typedef struct RunRange {
 typedef struct RunThere {
   void *stream, *copying; /* of computation, of copies */
   void *scratch;
-  double *norms;         /* sums of squares of what this rank looks at, on the device */
-  double *norms_here;    /* and on the host */
+  double *norms;      /* sums of squares of what this rank looks at, on the device */
+  double *norms_here; /* and on the host */
   DdpRange *norm_ranges;
   int32_t n_norms;
   double *counts; /* [n_counts] of one micro-batch */
@@ -143,9 +143,10 @@ typedef struct DdpRun {
   bool probed;    /* with on_nan = ignore: what is not finite has been shown */
   bool want_norm; /* somebody will read last_norm, or gradients are clipped */
   DdpReport *report;
-  bool writes;         /* weights and checkpoints: rank 0, with save_on_each_node others too */
-  DdpHistory *history; /* rank 0: what trainer_state.json tells */
-  int64_t resident[2]; /* bytes at the start and after set-up, for skip_memory_metrics = false */
+  bool writes;          /* weights and checkpoints: rank 0, with save_on_each_node others too */
+  DdpHistory *history;  /* rank 0: what trainer_state.json tells */
+  int64_t resident[2];  /* bytes at the start and after set-up, for skip_memory_metrics = false */
+  int64_t on_device[2]; /* likewise, of the device's memory */
   /* of the evaluation, from its first time on */
   int64_t *eval_index;          /* [eval_batch] */
   double *eval_mine, *eval_all; /* sums of the batches of this rank, of all ranks */
@@ -371,8 +372,10 @@ DdpError *run_set_threads(DdpRun *r);
 void run_limit_spinning(char **argv);
 
 /* ---- room.c */
-/* Fails when what the plan takes is more than this host has left. */
+/* Fails when what the plan takes is more than this host, or the device, has left. */
 DdpError *run_check_room(const DdpRun *r);
+/* Bytes of the device's memory that are taken, by whomever; -1: it has none of its own. */
+int64_t run_device_used(const DdpRun *r);
 /* Bytes that this host and its control group have left. */
 int64_t run_room_left(void);
 

@@ -28,6 +28,7 @@ typedef struct Event {
 struct DdpTrace {
   DdpGroup *group;
   const DdpJob *job;
+  const DdpDevice *device;
   int rank, world;
   DdpFile *file; /* rank 0 */
   double zero;   /* of this rank's clock; the same moment on all ranks */
@@ -65,11 +66,21 @@ void ddp_trace_update(DdpTrace *t, int64_t update) {
   if (t) t->update = update;
 }
 
+/* A device is waited for after each kernel: else all of them would seem to take as long as it takes to enqueue
+   them. What went wrong there, the run hears again when it waits itself. */
+static void catch_up(const DdpTrace *t) {
+  if (t->device->apart)
+    ddp_error_free(t->device->synchronise(t->device->stream(DDP_STREAM_compute)));
+}
+
 void ddp_trace_mark(DdpTrace *t) {
-  if (t) t->mark = ddp_clock();
+  if (!t) return;
+  catch_up(t);
+  t->mark = ddp_clock();
 }
 
 void ddp_trace_kernel(DdpTrace *t, int32_t kernel) {
+  catch_up(t);
   double now = ddp_clock();
   Event *e = add(t, KERNEL, t->mark, now);
   if (e) e->kernel = kernel;
@@ -123,6 +134,7 @@ static DdpError *open_file(DdpRun *r, DdpTrace **out) {
   if (!t) return ddp_error(DDP_MEMORY, "no memory for the trace");
   t->group = r->group;
   t->job = r->job;
+  t->device = r->device;
   t->rank = r->rank;
   t->world = r->world;
   t->update = -1;

@@ -19,6 +19,7 @@ float ddp_norm(const float *x, int64_t n);
 static const size_t whole = (size_t)4 << 30;
 static char *memory;
 static size_t taken;
+static bool is_open;
 
 static void fail(const char *what) {
   fprintf(stderr, "apart: %s\n", what);
@@ -26,6 +27,7 @@ static void fail(const char *what) {
 }
 
 static void open_memory(bool open) {
+  is_open = open;
   if (mprotect(memory, whole, open ? PROT_READ | PROT_WRITE : PROT_NONE)) fail("mprotect");
 }
 
@@ -125,8 +127,10 @@ static void *apart_stream(DdpStream which) {
   return &queues[which];
 }
 
+/* A trace looks at the clock inside of what is one operation here. */
 static DdpError *apart_synchronise(void *stream) {
   int number = number_of(stream);
+  if (is_open) return NULL;
   run_to(number, queues[number].added);
   return NULL;
 }
@@ -203,6 +207,14 @@ static DdpError *apart_clear(void *p, size_t bytes, void *stream) {
   return NULL;
 }
 
+/* APART_MIB: how much it has. */
+static DdpError *apart_room(int64_t *left, int64_t *all) {
+  const char *mib = getenv("APART_MIB");
+  *all = mib ? (int64_t)(atof(mib) * 1048576) : (int64_t)whole;
+  *left = *all - (int64_t)taken;
+  return NULL;
+}
+
 static DdpError *apart_failure(void) {
   return NULL;
 }
@@ -223,7 +235,8 @@ static const DdpDevice apart = {.name = "apart",
                                 .clear = apart_clear,
                                 .order = apart_order,
                                 .synchronise = apart_synchronise,
-                                .failure = apart_failure};
+                                .failure = apart_failure,
+                                .room = apart_room};
 
 /* ---------- the program's functions ---------- */
 

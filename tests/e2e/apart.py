@@ -3,6 +3,7 @@
 the log, in weights and checkpoints, whatever the order of its streams; and a checkpoint of the one goes on on the
 other."""
 import filecmp
+import json
 import os
 import re
 
@@ -138,6 +139,33 @@ def outputs():
         expect(texts[0] == texts[1], f"{texts[0]!r} and {texts[1]!r}")
 
 
+def memory():
+    """What the device has is asked before data are read; what it gave is told at the end."""
+    with Folder() as f:
+        _, apart = compile_both(f, JOB)
+        r = run([apart, "--output_dir", f.file("none")] + SHORT, env={"APART_MIB": "0.1"})
+        expect(r.code == 7 and "not enough memory on memory apart: the job takes" in r.out, f"exit {r.code}: {r.out}")
+        _, log = f.train(apart, "out", 1, SHORT + ["--skip_memory_metrics", "false"])
+        taken = log[-1]["init_mem_gpu_alloc_delta"]
+        counted = dict(log[0]["memory_bytes"], data=0)
+        both = sum(counted.values())  # of batches also those on the host
+        expect(both - counted["batch"] <= taken <= both + 20 * 256, f"{taken} bytes taken, {counted} counted")
+        expect(log[-1]["train_mem_gpu_alloc_delta"] < 10000, log[-1])
+
+
+def time_line():
+    """Every kernel of the plan with its time."""
+    with Folder() as f:
+        cpu, apart = compile_both(f, JOB)
+        kernels = []
+        for binary in (cpu, apart):
+            trace = f.file("trace.json")
+            must([binary, "--output_dir", f.file("out"), "--profile", trace] + SHORT, env={"APART_STREAMS": "lazy"})
+            with open(trace) as file:
+                kernels.append([e["name"] for e in json.load(file)["traceEvents"] if e.get("cat") == "kernel"])
+        expect(kernels[0] and kernels[0] == kernels[1], f"{len(kernels[0])} kernels on the CPU, {len(kernels[1])} there")
+
+
 def access():
     """The device of this test does close its memory: a program whose loop took the CPU for its device would end."""
     with Folder() as f:
@@ -149,4 +177,4 @@ def access():
 
 if __name__ == "__main__":
     main(dict(training=training, optimizers=optimizers, average=average, half=half, checkpoints=checkpoints,
-              faults=faults, outputs=outputs, access=access))
+              faults=faults, outputs=outputs, memory=memory, time_line=time_line, access=access))
