@@ -58,6 +58,10 @@ static const char *look_up(const char *key) {
   return NULL;
 }
 
+static DdpError *unreadable(const char *path) {
+  return ddp_error(DDP_USAGE, "cannot read DDP_CUDA_TUNE=%s: %s", path, strerror(errno));
+}
+
 static DdpError *read_file(void) {
   const char *path = ddp_env(DDP_ENV_DDP_CUDA_TUNE);
   FILE *f = fopen(path, "re");
@@ -65,13 +69,14 @@ static DdpError *read_file(void) {
   size_t room = 0;
   DdpError *e = NULL;
   if (!f && errno == ENOENT) return NULL; /* nothing has been measured yet */
-  if (!f) return ddp_error(DDP_USAGE, "cannot read DDP_CUDA_TUNE=%s: %s", path, strerror(errno));
+  if (!f) return unreadable(path);
   while (!e && getline(&line, &room, f) > 0) {
     char *equals = strstr(line, " = "), *end = strchr(line, '\n');
     if (!equals || !end) continue; /* a line that was cut off */
     *equals = *end = 0;
     e = remember(line, equals + 3);
   }
+  if (!e && ferror(f)) e = unreadable(path);
   free(line);
   fclose(f);
   return e;
