@@ -42,11 +42,13 @@
 #define DDP_DYNAMIC_SHARED(T, name) T *const name = reinterpret_cast<T *>(cudasim::dyn_smem)
 #endif
 
-/* Before a loop of which every turn is written out. */
+/* Before a loop: every turn is written out, or it stays one (registers are few). */
 #ifdef __CUDACC__
 #define DDP_UNROLL _Pragma("unroll")
+#define DDP_ROLLED _Pragma("unroll 1")
 #else
 #define DDP_UNROLL
+#define DDP_ROLLED
 #endif
 
 /* Blocks for n things, `each` of them in one block. */
