@@ -21,7 +21,7 @@ static const Pass passes[] = {
     {.name = "cast", .on_job = pass_cast},
     {.name = "grad", .on_job = pass_grad},
     {.name = "decompose", .on_graph = pass_decompose},
-    {.name = "layout", .on_graph = pass_layout},
+    {.name = "layout", .on_graph_of = pass_layout},
     {.name = "fold2", .on_graph_of = pass_fold},
     {.name = "cse2", .on_graph = pass_cse},
     {.name = "dce2", .on_graph = pass_dce},

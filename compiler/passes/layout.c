@@ -1,8 +1,8 @@
 /* pass_layout: convolutional networks get blocks of channels. In: a graph after decompose. Out: the same
    numbers to rounding (sums run in another order), in which convolutions, pooling, and what is elementwise or
    reduced between them work on [B, C / block, space.., block] where they worked on [B, C, space..]:
-   oneDNN's and the vector units' natural layout. Blocks of 16 where they divide the channels, all channels
-   in one (channels last) elsewhere, none below 16.
+   oneDNN's and the vector units' natural layout. On CPUs, blocks of 16 where they divide the channels, all
+   channels in one (channels last) elsewhere, none below 16; for GPUs all channels in one.
 
    A value has a plain form, a blocked form, or both; what is missing is made when somebody asks, as a
    view (reshape, permute), which costs a pass over memory only where a call reads it. Values that
@@ -17,11 +17,13 @@ typedef struct Layout {
   Rewrite r;    /* map: plain forms */
   Val *blocked; /* of old values */
   bool *image;
+  bool whole; /* all channels in one block */
 } Layout;
 
 enum { BLOCK = 16 };
 
-static int64_t block_of(int64_t channels) {
+static int64_t block_of(const Layout *l, int64_t channels) {
+  if (l->whole) return channels;
   return channels % BLOCK == 0 ? BLOCK : channels < BLOCK ? 1 : channels;
 }
 
@@ -34,8 +36,8 @@ static int64_t channels_of(Type t) {
   bool fits = t.rank >= 3 && t.rank < IR_MAX_RANK && dim_known(t.dim[1]);
   return fits ? t.dim[1].fixed : 1;
 }
-static int64_t own_block(Type t) {
-  return block_of(channels_of(t));
+static int64_t own_block(const Layout *l, Type t) {
+  return block_of(l, channels_of(t));
 }
 
 /* ---------- views between the forms ---------- */
@@ -105,14 +107,14 @@ static Val plain(Layout *l, Val v) {
 /* In blocks of its own channels; for those without blocks, plain. */
 static Val blocked(Layout *l, Val v) {
   const Value *x = old(l, v);
-  int64_t block = own_block(x->type);
+  int64_t block = own_block(l, x->type);
   if (block == 1) return plain(l, v);
   if (!l->blocked[v]) l->blocked[v] = to_blocked(l, plain(l, v), x->type.rank, block, x);
   return l->blocked[v];
 }
 
 static void set(Layout *l, Val v, Val form) {
-  if (own_block(old(l, v)->type) == 1)
+  if (own_block(l, old(l, v)->type) == 1)
     l->r.map[v] = form;
   else
     l->blocked[v] = form;
@@ -130,8 +132,8 @@ static void convolution(Layout *l, Val v) {
   op_copy_attrs(x, attrs);
   ConvShape c = conv_shape(l->r.from, x);
   Attr *blocks = &attrs[op_attr(x->op, "blocks")];
-  blocks->as.ints.at[0] = block_of(c.big.channels);
-  blocks->as.ints.at[1] = block_of(c.small.channels);
+  blocks->as.ints.at[0] = block_of(l, c.big.channels);
+  blocks->as.ints.at[1] = block_of(l, c.small.channels);
   bool filter = x->op == OP_conv_filter;
   Val in[2] = {blocked(l, x->in[0]), filter ? blocked(l, x->in[1]) : plain(l, x->in[1])};
   Val y = add(l, x, in, attrs);
@@ -151,7 +153,7 @@ static bool elementwise(Layout *l, Val v) {
   const Value *x = old(l, v);
   Val in[IR_MAX_INPUTS];
   bool image = false;
-  int64_t block = own_block(x->type);
+  int64_t block = own_block(l, x->type);
   for (int i = 0; i < x->inputs && block > 1; i++)
     image = image || like_image(l, x->in[i], x->type);
   if (!image) return false;
@@ -172,7 +174,8 @@ static bool pooling(Layout *l, Val v) {
   Attr *inner = &attrs[op_attr(x->op, "inner")];
   bool image = false;
   for (int i = 0; i < x->inputs; i++) image = image || l->image[x->in[i]];
-  if (!image || own_block(x->type) == 1 || inner->as.i || space + 2 != x->type.rank) return false;
+  if (!image || own_block(l, x->type) == 1 || inner->as.i || space + 2 != x->type.rank)
+    return false;
   inner->as.i = 1;
   Val in[2];
   for (int i = 0; i < x->inputs; i++) in[i] = blocked(l, x->in[i]);
@@ -184,7 +187,7 @@ static bool pooling(Layout *l, Val v) {
 static bool reduction(Layout *l, Val v) {
   const Value *x = old(l, v);
   Type t = old(l, x->in[0])->type, kept = t;
-  if (!l->image[x->in[0]] || own_block(t) == 1) return false;
+  if (!l->image[x->in[0]] || own_block(l, t) == 1) return false;
   Attr attrs[IR_MAX_ATTRS];
   op_copy_attrs(x, attrs);
   Attr *dim = &attrs[op_attr(x->op, "dim")], *keep = &attrs[op_attr(x->op, "keepdim")];
@@ -207,39 +210,49 @@ static bool reduction(Layout *l, Val v) {
   return true;
 }
 
-/* Of images, along dimension 1 only of whole blocks. */
+/* Of images. Along channels: whole blocks behind each other, or within the one block that each has. */
 static bool concat(Layout *l, Val v) {
   const Value *x = old(l, v);
-  int64_t block = own_block(x->type), along = x->attr[op_attr(x->op, "dim")].as.ints.at[0];
+  Attr attrs[IR_MAX_ATTRS];
+  op_copy_attrs(x, attrs);
+  int64_t block = own_block(l, x->type), *along = &attrs[op_attr(x->op, "dim")].as.ints.at[0];
+  bool within = l->whole && *along == 1, image = block > 1;
   Val in[IR_MAX_INPUTS];
-  bool image = block > 1;
-  for (int i = 0; i < x->inputs && image; i++)
-    image = l->image[x->in[i]] && own_block(old(l, x->in[i])->type) == block &&
-            (along != 1 || block == BLOCK);
+  for (int i = 0; i < x->inputs && image; i++) {
+    int64_t own = own_block(l, old(l, x->in[i])->type);
+    image =
+        l->image[x->in[i]] && (within ? own > 1 : own == block && (*along != 1 || block == BLOCK));
+  }
   if (!image) return false;
   for (int i = 0; i < x->inputs; i++) in[i] = blocked(l, x->in[i]);
-  l->blocked[v] = add(l, x, in, x->attr);
+  if (within) *along = x->type.rank;
+  l->blocked[v] = add(l, x, in, attrs);
   return true;
 }
 
-/* slice and pad: two lists of sizes, one entry for each dimension; channels only in whole blocks. */
+/* slice and pad: two lists of sizes, one entry for each dimension; channels only in whole blocks, or within
+   the one block. */
 static bool cut(Layout *l, Val v) {
   const Value *x = old(l, v);
   Type t = old(l, x->in[0])->type;
-  int64_t from = own_block(t), to = own_block(x->type);
+  int64_t from = own_block(l, t), to = own_block(l, x->type);
   Attr attrs[IR_MAX_ATTRS];
   op_copy_attrs(x, attrs);
   Attr *step = &attrs[op_attr(x->op, "step")];
-  if (!l->image[x->in[0]] || from == 1 || from != to) return false;
-  if (step->as.ints.len >= 0 && step->as.ints.at[1] != 1) return false;
+  if (!l->image[x->in[0]] || from == 1 || to == 1 || (from != to && !l->whole)) return false;
+  if (step->as.ints.len >= 0 && step->as.ints.at[1] != 1 && !l->whole) return false;
   for (int k = 0; k < 2; k++) {
     Dim *d = attrs[k].as.dims.at;
-    if (d[1].fixed % from) return false;
-    d[1] = dim_of(d[1].fixed / from);
-    d[t.rank] = dim_of(x->op == OP_slice && k ? from : 0);
+    bool end = x->op == OP_slice && k; /* of a slice; else its start, or how much is added */
+    if (!l->whole && d[1].fixed % from) return false;
+    d[t.rank] = l->whole ? d[1] : dim_of(end ? from : 0);
+    d[1] = l->whole ? dim_of(end) : dim_of(d[1].fixed / from);
     attrs[k].as.dims.len++;
   }
-  if (step->as.ints.len >= 0) step->as.ints.at[step->as.ints.len++] = 1;
+  if (step->as.ints.len >= 0) {
+    step->as.ints.at[step->as.ints.len++] = l->whole ? step->as.ints.at[1] : 1;
+    step->as.ints.at[1] = 1;
+  }
   Val in = blocked(l, x->in[0]);
   l->blocked[v] = add(l, x, &in, attrs);
   return true;
@@ -271,11 +284,11 @@ static void convert(Layout *l, Val v) {
   l->r.map[v] = ir_copy(l->r.to, l->r.from, v, l->r.map);
 }
 
-Graph *pass_layout(Graph *g) {
+Graph *pass_layout(Graph *g, const Job *job) {
   bool any = false;
   for (Val v = 1; v < g->values.len; v++) any = any || conv_is(value_at(g, v)->op);
   if (!any) return g;
-  Layout l = {.r = rewrite_begin(g)};
+  Layout l = {.r = rewrite_begin(g), .whole = job->target.cuda};
   l.blocked = ARENA_ARRAY(g->arena, Val, g->values.len);
   l.image = ARENA_ARRAY(g->arena, bool, g->values.len);
   for (Val v = 1; v < g->values.len; v++) convert(&l, v);

@@ -23,6 +23,7 @@ Graph *pass_fold(Graph *g, const Job *job); /* constants, identities, declared r
 Graph *pass_cse(Graph *g);
 Graph *pass_dce(Graph *g);
 Graph *pass_decompose(Graph *g); /* composite ops -> primitives after grad */
-Graph *pass_layout(Graph *g);    /* convolutional networks in blocks of channels */
-Graph *pass_widen(Graph *g);     /* 16-bit values: sums and gradients in f32 */
+/* convolutional networks in blocks of channels, as the target of the job has them */
+Graph *pass_layout(Graph *g, const Job *job);
+Graph *pass_widen(Graph *g); /* 16-bit values: sums and gradients in f32 */
 #endif

@@ -54,6 +54,8 @@ const char *path_directory(Arena *a, const char *path); /* "" or "dir/" */
 File *import_file(Analysis *a, File *from, const Decl *d);
 /* external.c: a C header as a file of operators. */
 File *external_file(Analysis *a, File *from, const Decl *d);
+/* Once the target is known: functions or bodies. */
+void external_choose(Analysis *a);
 
 /* data.c */
 Datum data_declare(Analysis *a, Eval *e, File *file, const Decl *decl);

@@ -390,28 +390,6 @@ static bool all_inside(const CHeader *h) {
   return true;
 }
 
-static bool find_sources(Analysis *a, const Decl *d, const CHeader *h, Natives *n,
-                         NativeHeader *native) {
-  native->c_file = beside(a->arena, native->path, ".c");
-  native->cu_file = beside(a->arena, native->path, ".cu");
-  n->compiled = native->c_file || all_inside(h);
-  if (n->compiled) return true;
-  bool bodies = true;
-  for (uint32_t i = 0; i < n->ops.len; i++)
-    bodies = bodies && (n->ops.at[i].body || n->ops.at[i].decl->value);
-  const char *stem = arena_strndup(a->arena, d->file, strlen(d->file) - 2);
-  if (bodies) {
-    diag_report(DIAG_W0912, d->file_span,
-                "there is no `%s.c`: the bodies of these operators are compiled", stem);
-    return true;
-  }
-  diag_report(DIAG_E0307, d->file_span, "cannot read `%s.c`: %s", stem, strerror(ENOENT));
-  diag_help(native->cu_file ? "this target is a CPU; `%s.cu` is for GPUs"
-                            : "the functions of a header stand beside it in `%s.c`",
-            stem);
-  return false;
-}
-
 static void add_op(Analysis *a, File *file, Natives *n, const NativeOp *op) {
   FileName *old = file_find(file, op->decl->name.text);
   if (old) {
@@ -456,10 +434,62 @@ static File *make_file(Analysis *a, const Decl *d, uint32_t source, const char *
     diag_report(DIAG_E0909, d->file_span, "`%s` has no function with DDP_OP", d->file);
     return NULL;
   }
-  if (!find_sources(a, d, h, file->natives, &native)) return NULL;
-  native.compiled = file->natives->compiled;
+  native.c_file = beside(a->arena, path, ".c");
+  native.cu_file = beside(a->arena, path, ".cu");
+  file->natives->import = d;
+  file->natives->inside = all_inside(h);
+  file->natives->number = a->job->natives.len;
   vec_push(a->arena, &a->job->natives, native);
   return file;
+}
+
+/* The first operator that only its function defines, or NULL. */
+static const NativeOp *without_body(const Natives *n) {
+  for (uint32_t i = 0; i < n->ops.len; i++)
+    if (!n->ops.at[i].body && !n->ops.at[i].decl->value) return &n->ops.at[i];
+  return NULL;
+}
+
+/* The functions run on CPUs, where there is a source for them. */
+static void choose(Analysis *a, Natives *n) {
+  NativeHeader *native = &a->job->natives.at[n->number];
+  const char *file = n->import->file;
+  const char *stem = arena_strndup(a->arena, file, strlen(file) - 2);
+  bool gpu = a->job->target.cuda, source = native->c_file || n->inside;
+  n->compiled = native->compiled = source && !gpu;
+  if (n->compiled) return;
+  Span at = n->import->file_span;
+  const NativeOp *op = without_body(n);
+  if (!op) {
+    if (gpu)
+      diag_report(DIAG_W0912, at,
+                  "functions in C run on CPUs: for a GPU the bodies of the operators of `%s` are "
+                  "compiled",
+                  file);
+    else
+      diag_report(DIAG_W0912, at, "there is no `%s.c`: the bodies of these operators are compiled",
+                  stem);
+    return;
+  }
+  n->compiled = true; /* calls have nothing else */
+  if (gpu) {
+    diag_report(DIAG_E0716, at, "`%s` has no body, and functions in C run on CPUs only",
+                op->decl->name.text);
+    diag_note(op->decl->name.span, "its head");
+    diag_help("say in the header what it means, with `DDP_BODY`: that is compiled for the GPU");
+    return;
+  }
+  diag_report(DIAG_E0307, at, "cannot read `%s.c`: %s", stem, strerror(ENOENT));
+  diag_help(native->cu_file ? "this target is a CPU; `%s.cu` is for GPUs"
+                            : "the functions of a header stand beside it in `%s.c`",
+            stem);
+}
+
+void external_choose(Analysis *a) {
+  for (uint32_t i = 0; i < a->headers.len; i++) {
+    const File *file = a->headers.at[i].file;
+    if (file) choose(a, file->natives);
+  }
 }
 
 /* The text of a file of the library under its name in the library. */

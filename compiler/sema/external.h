@@ -24,7 +24,10 @@ typedef struct NativeOp {
 
 typedef struct Natives { /* File.natives */
   VEC(NativeOp) ops;
-  bool compiled; /* the target has code for them */
+  const Decl *import;
+  uint32_t number; /* in Job.natives */
+  bool inside;     /* the functions stand in the header */
+  bool compiled;   /* the target has code for them */
 } Natives;
 
 /* The dtype in which a tensor type of a signature lies in memory; false: no such type. */

@@ -167,7 +167,8 @@ typedef struct JobTarget {
   const char *name;
   bool cuda;
   const char *march;       /* CPU: a -march of the C compiler */
-  VEC(const char *) archs; /* CUDA: "sm_90" */
+  VEC(const char *) archs; /* CUDA: "sm_90", oldest first, at least one */
+  bool emulated;           /* CUDA: for the emulator of GPUs instead */
   int64_t world_size;      /* ranks that it is meant for; 0: not said */
   int64_t memory;          /* bytes that a rank may use; 0: not said */
   Span at;                 /* of the name of its block; else nowhere */

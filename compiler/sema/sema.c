@@ -252,6 +252,7 @@ Job *sema_analyse(Arena *arena, const char *path, const SemaOptions *options) {
   settings_rules(a->settings);
   checkpointing_make(a->settings, a->job);
   target_make(a);
+  external_choose(a);
   bool fragment = false;
   bool whole = is_whole(a, &fragment);
   if (whole && ends) build_job(a);

@@ -1,10 +1,10 @@
 /* Targets of a job. In: the `target` blocks and --target. Out: Job.target. All blocks are checked; the
-   one that --target names is taken, or `cpu`, `cpu:MARCH`, `cuda`, `cuda:ARCH[,ARCH]` without a block.
-   Programs for CUDA are not made yet, so that choosing one is E0716; ddp_backend must be one that the
-   target has. */
+   one that --target names is taken, or `cpu`, `cpu:MARCH`, `cuda`, `cuda:ARCH[,ARCH]`, `cuda:sim` without
+   a block. ddp_backend must be one that the target has. */
 #include "analysis.h"
 #include "diag.h"
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum TargetKey {
@@ -55,14 +55,52 @@ static bool is_march(const char *s) {
   return true;
 }
 
+/* Kernels use bfloat16 and its tensor cores. */
+enum { OLDEST_ARCH = 80 };
+static const char *const default_archs[] = {"sm_80", "sm_90", "sm_100"}; /* A100, H100, B200 */
+
+static int arch_number(const char *arch) {
+  return atoi(arch + 3);
+}
+
+/* Kept in order of age. */
 static bool add_arch(Analysis *a, JobTarget *t, const char *arch, Span at) {
-  if (is_arch(arch)) {
-    vec_push(a->arena, &t->archs, arch);
-    return true;
+  if (!strcmp(arch, "sim")) return t->emulated = true;
+  if (!is_arch(arch)) {
+    diag_report(DIAG_E0711, at, "`%s` is no architecture of CUDA", arch);
+    diag_help("for example `sm_90`");
+    return false;
   }
-  diag_report(DIAG_E0711, at, "`%s` is no architecture of CUDA", arch);
-  diag_help("for example `sm_90`");
-  return false;
+  if (arch_number(arch) < OLDEST_ARCH) {
+    diag_report(DIAG_E0711, at, "`%s` is older than sm_%d, the oldest that programs run on", arch,
+                OLDEST_ARCH);
+    return false;
+  }
+  vec_push(a->arena, &t->archs, arch);
+  for (uint32_t i = t->archs.len - 1; i > 0; i--) {
+    const char **pair = &t->archs.at[i - 1];
+    if (!strcmp(pair[0], pair[1])) {
+      diag_report(DIAG_E0711, at, "`%s` is named twice", arch);
+      return false;
+    }
+    if (arch_number(pair[0]) <= arch_number(pair[1])) break;
+    pair[1] = pair[0];
+    pair[0] = arch;
+  }
+  return true;
+}
+
+/* The emulator takes the place of all. */
+static bool settle_archs(Analysis *a, JobTarget *t, Span at) {
+  if (!t->cuda) return true;
+  if (t->emulated && t->archs.len) {
+    diag_report(DIAG_E0711, at, "`sim`, the emulator, stands alone");
+    return false;
+  }
+  if (t->archs.len) return true;
+  for (size_t i = 0; i < sizeof default_archs / sizeof *default_archs; i++)
+    vec_push(a->arena, &t->archs, default_archs[i]);
+  return true;
 }
 
 /* ---------- a block ---------- */
@@ -165,7 +203,7 @@ static Block read_block(Analysis *a, const Decl *decl) {
   b.out = (JobTarget){.name = decl->name.text, .march = "native", .at = decl->name.span};
   find_lines(&b);
   bool backend = read_backend(&b);
-  b.ok &= backend && read_arch(&b) && read_march(&b);
+  b.ok &= backend && read_arch(&b) && read_march(&b) && settle_archs(a, &b.out, decl->name.span);
   if (!read_numbers(&b)) b.ok = false;
   return b;
 }
@@ -188,25 +226,25 @@ static void unknown_target(Analysis *a, const char *given, Span at) {
   if (near.best)
     diag_help("did you mean `%s`?", near.best);
   else
-    diag_help("the name of a `target` of the job, cpu, cpu:MARCH, cuda or cuda:ARCH");
+    diag_help("the name of a `target` of the job, cpu, cpu:MARCH, cuda, cuda:ARCH or cuda:sim");
 }
 
+/* False where there is none of that name; what is wrong with its architectures is reported. */
 static bool builtin_target(Analysis *a, const char *given, Span at, JobTarget *out) {
   const char *colon = strchr(given, ':');
   size_t n = colon ? (size_t)(colon - given) : strlen(given);
   *out = (JobTarget){.name = given, .march = "native", .at = at};
   out->cuda = n == 4 && !strncmp(given, "cuda", 4);
   if (!out->cuda && (n != 3 || strncmp(given, "cpu", 3) != 0)) return false;
-  if (!colon) return true;
-  if (!out->cuda) return out->march = colon + 1, is_march(colon + 1);
-  for (const char *s = colon + 1;;) {
+  if (!out->cuda) return !colon || (out->march = colon + 1, is_march(colon + 1));
+  bool ok = true;
+  for (const char *s = colon ? colon + 1 : NULL; s && ok;) {
     size_t len = strcspn(s, ",");
-    const char *arch = arena_strndup(a->arena, s, len);
-    if (!is_arch(arch)) return false;
-    vec_push(a->arena, &out->archs, arch);
-    if (!s[len]) return true;
-    s += len + 1;
+    ok = add_arch(a, out, arena_strndup(a->arena, s, len), at);
+    s = s[len] ? s + len + 1 : NULL;
   }
+  if (ok) settle_archs(a, out, at);
+  return true;
 }
 
 static Span option_span(Analysis *a, const char *given) {
@@ -261,9 +299,5 @@ void target_make(Analysis *a) {
     found = builtin_target(a, given, at, &a->job->target);
     if (!found) unknown_target(a, given, at);
   }
-  if ((given && !found) || !ok) return;
-  check_backend(a);
-  if (!a->job->target.cuda) return;
-  diag_report(DIAG_E0716, a->job->target.at, "programs for CUDA are not supported yet");
-  diag_help("leave `--target` out, or choose a processor with `--target cpu:MARCH`");
+  if ((!given || found) && ok) check_backend(a);
 }

@@ -24,6 +24,15 @@ static Graph *run_recompute(Graph *g) {
   pass_recompute(&job);
   return job.train;
 }
+static Graph *run_layout(Graph *g) {
+  return pass_layout(g, &job);
+}
+static Graph *run_layout_gpu(Graph *g) {
+  job.target.cuda = true;
+  g = pass_layout(g, &job);
+  job.target.cuda = false;
+  return g;
+}
 static const struct {
   const char *name;
   Graph *(*run)(Graph *);
@@ -31,7 +40,8 @@ static const struct {
               {"cse", pass_cse},
               {"dce", pass_dce},
               {"decompose", pass_decompose},
-              {"layout", pass_layout},
+              {"layout", run_layout},
+              {"layout_gpu", run_layout_gpu},
               {"cast", run_cast},
               {"cast_all", run_cast_all},
               {"widen", pass_widen},

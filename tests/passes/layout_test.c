@@ -1,4 +1,4 @@
-/* pass_layout changes no number: random convolutional graphs (channels of all kinds; maps that are added,
+/* pass_layout changes no number, for CPUs and for GPUs: random convolutional graphs (channels of all kinds; maps that are added,
    scaled by channel or place, pooled, padded, cut, joined, reduced, flattened) before and after, in double. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -198,8 +198,18 @@ static void compare(Arena *a, const Graph *before, const Graph *after) {
   }
 }
 
-static void numbers(void **state) {
-  (void)state;
+/* Every convolution has all channels in one block. */
+static bool channels_last(const Graph *g) {
+  for (Val v = 1; v < g->values.len; v++) {
+    const Value *x = value_at(g, v);
+    if (!conv_is(x->op)) continue;
+    const ConvShape c = conv_shape(g, x);
+    if (c.big.block != c.big.channels || c.small.block != c.small.channels) return false;
+  }
+  return true;
+}
+
+static void numbers(const Job *job) {
   int blocks = 0;
   for (int seed = 1; seed <= GRAPHS; seed++) {
     Arena *a = arena_new();
@@ -209,16 +219,26 @@ static void numbers(void **state) {
     for (int i = 0; i < STEPS; i++) step(&m);
     for (int i = 0; i < m.n; i++) put(&m, m.pool[i]);
     ir_verify(m.g, "made");
-    Graph *done = pass_layout(m.g);
+    Graph *done = pass_layout(m.g, job);
     ir_verify(done, "layout");
     blocks += in_blocks(done);
+    if (job->target.cuda) assert_true(channels_last(done));
     compare(a, m.g, done);
     arena_free(a);
   }
   assert_true(blocks > GRAPHS);
 }
 
+static void cpu(void **state) {
+  (void)state;
+  numbers(&(Job){0});
+}
+static void gpu(void **state) {
+  (void)state;
+  numbers(&(Job){.target = {.cuda = true}});
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(numbers)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(cpu), cmocka_unit_test(gpu)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
