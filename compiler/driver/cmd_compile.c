@@ -29,24 +29,32 @@ static void add_natives(Run *r, const Job *job, HostCompile *c) {
   c->headers = job->natives.len > 0;
 }
 
-/* The C file of a program: beside it, so that no other run of ddpc uses the same one. */
-static int compile_text(Run *r, const Job *job, const Text *text) {
+/* The texts of a program: files beside it, so that no other run of ddpc uses the same ones. */
+static const char *text_file(Run *r, const char *output, const char *ending) {
+  if (run_switch(r, OPT_keep)) return arena_printf(r->arena, "%s.%s", output, ending);
+  return arena_printf(r->arena, "%s.%ld.%s", output, (long)getpid(), ending);
+}
+
+static int compile_texts(Run *r, const Job *job, const Text *host, const Text *device) {
   const char *output = r->options.value[OPT_output] ? r->options.value[OPT_output] : "train";
-  bool keep = r->options.value[OPT_keep] != NULL;
-  char *source = keep ? arena_printf(r->arena, "%s.c", output)
-                      : arena_printf(r->arena, "%s.%ld.c", output, (long)getpid());
-  int code = run_write(source, text);
-  if (code) return code;
-  HostCompile c = {.source = source,
+  HostCompile c = {.source = text_file(r, output, "c"),
+                   .device = job->target.cuda ? text_file(r, output, "cu") : NULL,
                    .output = output,
-                   .march = r->march,
+                   .target = &job->target,
                    .directory = job_folder(r->arena, job),
                    .verbose = r->options.value[OPT_verbose] != NULL};
-  add_natives(r, job, &c);
-  bool good = host_compile(r->arena, &c);
-  run_say_time(r, "cc");
-  if (!keep) unlink(source);
-  return good ? DONE : WRONG_USE;
+  int code = run_write(c.source, host);
+  if (code == DONE && c.device) code = run_write(c.device, device);
+  if (code == DONE) {
+    add_natives(r, job, &c);
+    code = host_compile(r->arena, &c) ? DONE : WRONG_USE;
+    run_say_time(r, "cc");
+  }
+  if (!run_switch(r, OPT_keep)) {
+    unlink(c.source);
+    if (c.device) unlink(c.device);
+  }
+  return code;
 }
 
 static int run_ir(Run *r) {
@@ -68,6 +76,27 @@ static int run_ir(Run *r) {
   return code;
 }
 
+static int write_program(Run *r, const Job *job, const Plan *plan) {
+  const char *emit = r->options.value[OPT_emit];
+  bool gpu = job->target.cuda, device = emit && !strcmp(emit, "cu");
+  if (device && !gpu) {
+    fprintf(stderr, "ddpc: --emit=cu: a program for CPUs has no such text\n"
+                    "help: choose GPUs with --target cuda\n");
+    return WRONG_USE;
+  }
+  Text texts[2] = {0}; /* of the host, of the device */
+  EmitOptions how = {.target = gpu ? &target_cuda : &target_cpu,
+                     .compiler_version = DDPC_VERSION,
+                     .march = r->march};
+  emit_program(&texts[0], &texts[1], plan, &how);
+  run_say_time(r, "emit");
+  int code = emit ? run_write(r->options.value[OPT_output], &texts[device])
+                  : compile_texts(r, job, &texts[0], &texts[1]);
+  text_free(&texts[0]);
+  text_free(&texts[1]);
+  return code;
+}
+
 int cmd_compile(Run *r) {
   const char *dump = r->options.value[OPT_dump], *emit = r->options.value[OPT_emit];
   if (dump && !pipeline_has_stage(dump)) {
@@ -76,8 +105,8 @@ int cmd_compile(Run *r) {
     fprintf(stderr, "ddpc: there is no stage `%s`; there are %s\n", dump, stages.at);
     return WRONG_USE;
   }
-  if (emit && strcmp(emit, "c")) {
-    fprintf(stderr, "ddpc: --emit=%s: only c can be written\n", emit);
+  if (emit && strcmp(emit, "c") && strcmp(emit, "cu")) {
+    fprintf(stderr, "ddpc: --emit=%s: c can be written, and for GPUs cu\n", emit);
     return WRONG_USE;
   }
   if (r->options.value[OPT_from_ir]) return run_ir(r);
@@ -92,11 +121,5 @@ int cmd_compile(Run *r) {
   int code = run_flush(DONE);
   if (code) return code;
   if (dump) return run_write(r->options.value[OPT_output], &dumped);
-  Text text = {0};
-  EmitOptions how = {.target = &target_cpu, .compiler_version = DDPC_VERSION, .march = r->march};
-  emit_program(&text, plan, &how);
-  run_say_time(r, "emit");
-  code = emit ? run_write(r->options.value[OPT_output], &text) : compile_text(r, job, &text);
-  text_free(&text);
-  return code;
+  return write_program(r, job, plan);
 }

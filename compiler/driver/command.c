@@ -48,6 +48,15 @@ static const char *include_folder(Arena *a) {
   return where ? where->include : NULL;
 }
 
+/* "native", "sm_80,sm_90", "sim" */
+static const char *processors(Arena *a, const JobTarget *t) {
+  if (!t->cuda) return t->march;
+  const char *text = t->emulated ? "sim" : t->archs.at[0];
+  for (uint32_t i = 1; !t->emulated && i < t->archs.len; i++)
+    text = arena_printf(a, "%s,%s", text, t->archs.at[i]);
+  return text;
+}
+
 Job *run_analyse(Run *r, const char *path, bool check_only) {
   SemaOptions how = {.defines = r->options.defines.at,
                      .n_defines = (int)r->options.defines.len,
@@ -57,7 +66,7 @@ Job *run_analyse(Run *r, const char *path, bool check_only) {
                      .check_only = check_only};
   die_context("sema");
   Job *job = sema_analyse(r->arena, path, &how);
-  if (job) r->march = job->target.march;
+  if (job) r->march = processors(r->arena, &job->target);
   if (job && !weights_check(r->arena, job)) job = NULL;
   run_say_time(r, "sema");
   return job;

@@ -1,6 +1,8 @@
-/* Plan -> train.c: header, tables, kernels, functions, job, main. The functions are written first, into
-   texts of their own, because they decide which kernels there are. */
+/* Plan -> train.c: header, tables, kernels, functions, job, main; for devices kernels and what launches
+   them in a text of their own (device.c). The functions are written first, into texts of their own,
+   because they decide which kernels there are. */
 #include "emit.h"
+#include "device.h"
 #include "die.h"
 #include "extern.h"
 #include "op.h"
@@ -8,31 +10,50 @@
 #include "tables.h"
 #include <string.h>
 
+void emit_need(Emit *e, const char *header) {
+  for (uint32_t i = 0; i < e->headers.len; i++)
+    if (!strcmp(e->headers.at[i], header)) return;
+  vec_push(e->arena, &e->headers, header);
+}
+
 void emit_includes(const Emit *e, Text *out) {
   for (uint32_t i = 0; i < e->headers.len; i++)
-    text_addf(out, "#include \"kernels/cpu/%s\"\n", e->headers.at[i]);
+    text_addf(out, "#include \"kernels/%s/%s\"\n", e->target->kernels, e->headers.at[i]);
+}
+
+/* What the text of the host has of the functions, to be read from its end. */
+static const char *const reading[] = {
+    "   Read from the end: main() starts `job`, whose functions are forward_backward(),\n"
+    "   evaluate(), the optimizer's step and the schedule. Above them stand the kernels, above\n"
+    "   these the tables. The first micro-batch of an update writes the gradients, the others\n"
+    "   add to them; ddp_grad_ready() marks where one is complete, so that its bucket may leave,\n"
+    "   and DDP_RAN() where a trace looks at the clock.\n"
+    "   B is the number of samples of a micro-batch; all other sizes are constants. */\n",
+    "   What runs on the host: main() at the end starts `job`; above it stand the schedule, the\n"
+    "   values of metrics, the tables. Kernels and what launches them are in the .cu beside. */\n"};
+
+void emit_title(const Emit *e, Text *out) {
+  const EmitOptions *how = e->options;
+  const Job *job = e->plan->job;
+  const char *file = strrchr(job->path, '/');
+  text_addf(out, "/* %s, compiled by ddpc %s for %s:%s\n   job %016llx, plan %016llx\n\n",
+            file ? file + 1 : job->path, how->compiler_version, how->target->name, how->march,
+            (unsigned long long)job->spec_hash, (unsigned long long)e->plan->hash);
 }
 
 static void write_header(Emit *e, Text *out) {
-  const Plan *plan = e->plan;
-  const Job *job = plan->job;
-  const char *file = strrchr(job->path, '/');
-  text_addf(
-      out,
-      "/* %s, compiled by ddpc %s for %s:%s\n   job %016llx, plan %016llx\n\n"
-      "   Read from the end: main() starts `job`, whose functions are forward_backward(),\n"
-      "   evaluate(), the optimizer's step and the schedule. Above them stand the kernels, above\n"
-      "   these the tables. The first micro-batch of an update writes the gradients, the others\n"
-      "   add to them; ddp_grad_ready() marks where one is complete, so that its bucket may "
-      "leave,\n   and DDP_RAN() where a trace looks at the clock.\n"
-      "   B is the number of samples of a micro-batch; all other sizes are constants. */\n",
-      file ? file + 1 : job->path, e->options->compiler_version, e->target->name, e->options->march,
-      (unsigned long long)job->spec_hash, (unsigned long long)plan->hash);
-  text_add(out, "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n"
-                "#include \"kernels/cpu/conv.h\"\n#include \"kernels/cpu/gemm16.h\"\n#include "
-                "\"kernels/cpu/index.h\"\n"
-                "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/optimizer.h\"\n"
-                "#include \"kernels/cpu/pool.h\"\n#include \"kernels/random.h\"\n");
+  const Job *job = e->plan->job;
+  bool whole = e->options->target == e->target;
+  emit_title(e, out);
+  text_add(out, reading[!whole]);
+  text_add(out, "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n");
+  if (whole)
+    text_add(out, "#include \"kernels/cpu/conv.h\"\n#include \"kernels/cpu/gemm16.h\"\n#include "
+                  "\"kernels/cpu/index.h\"\n"
+                  "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/optimizer.h\"\n"
+                  "#include \"kernels/cpu/pool.h\"\n#include \"kernels/random.h\"\n");
+  else
+    text_add(out, "#include \"kernels/cpu/math.h\"\n");
   emit_includes(e, out);
   for (uint32_t i = 0; i < job->natives.len; i++)
     if (job->natives.at[i].compiled)
@@ -40,7 +61,7 @@ static void write_header(Emit *e, Text *out) {
   text_add(out, "\n#ifndef DDP_JOB_DIRECTORY\n#define DDP_JOB_DIRECTORY \"\"\n#endif\n\n");
 }
 
-static void write_title(Text *out, const char *title) {
+void emit_section(Text *out, const char *title) {
   text_addf(out, "/* ---------- %s ---------- */\n\n", title);
 }
 
@@ -67,8 +88,11 @@ void emit_functions(Emit *e, Text *out) {
       if (f->at.len > 4) text_addf(out, " and %u more", f->at.len - 4);
       text_add(out, " */\n");
     }
-    const char *head = arena_printf(e->arena, "%s %s", f->head, f->name);
-    write_call(out, "", head, f->parameters, f->n_parameters, " {\n");
+    /* parameters stand under each other behind the name */
+    bool wide = strlen(f->head) + strlen(f->name) > 60;
+    if (wide) text_addf(out, "%s\n", f->head);
+    const char *head = wide ? f->name : arena_printf(e->arena, "%s %s", f->head, f->name);
+    write_call(out, wide ? "    " : "", head, f->parameters, f->n_parameters, " {\n");
     text_addf(out, "%s}\n\n", f->body);
   }
 }
@@ -93,6 +117,9 @@ static void reserve_globals(Emit *e) {
                                       "predict",       "results",
                                       "warmup",        "total",
                                       "base_lr",       "window_counts"};
+  static const char *const device[] = {"target", "sm", "scratch"};
+  for (size_t i = 0; e->options->target->host && i < sizeof device / sizeof *device; i++)
+    names_add(&e->globals, device[i]);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) names_add(&e->globals, names[i]);
   for (int64_t i = 0; i < external_count(); i++) {
     const char *function = external_at(i)->function;
@@ -117,54 +144,98 @@ static void write_spec(Emit *e, const char *spec, Text *out) {
   text_add(out, "    NULL,\n};\n\n");
 }
 
-void emit_program(Text *out, const Plan *plan, const EmitOptions *options) {
-  Emit e = {.plan = plan, .options = options, .target = options->target, .arena = plan->job->arena};
+static Emit emit_new(const Plan *plan, const EmitOptions *options, const Target *target) {
+  Emit e = {.plan = plan, .options = options, .target = target, .arena = plan->job->arena};
   names_init(&e.globals, e.arena, NULL);
   reserve_globals(&e);
   name_leaves(&e);
-  Text steps = {0}, rest = {0};
-  program_write(&e, &plan->train, ROLE_train, 0, &steps);
-  text_add(&steps, "\n");
+  return e;
+}
+
+typedef struct Parts { /* of a program, in the order in which they stand */
+  Text steps, metrics, optimizers, rates;
+} Parts;
+
+/* What trains and evaluates, in the text of the target. */
+static void write_steps(Emit *e, Emit *host, Parts *parts) {
+  const Plan *plan = e->plan;
+  Text *steps = &parts->steps, *metrics = e == host ? steps : &parts->metrics;
+  program_write(e, &plan->train, ROLE_train, 0, steps);
+  text_add(steps, "\n");
   if (plan->counts.kernels.len) {
-    text_add(&steps,
+    text_add(steps,
              "/* Denominators of the loss: what this micro-batch adds to those of the update */\n");
-    program_write(&e, &plan->counts, ROLE_counts, 0, &steps);
-    text_add(&steps, "\n");
+    program_write(e, &plan->counts, ROLE_counts, 0, steps);
+    text_add(steps, "\n");
   }
   if (plan->eval.kernels.len) {
-    text_add(&steps, "/* Adds this batch to the accumulators of the evaluation */\n");
-    program_write(&e, &plan->eval, ROLE_eval, 0, &steps);
-    text_add(&steps, "\n/* Metrics from the accumulators of all ranks */\n");
-    program_write(&e, &plan->finish, ROLE_finish, 0, &steps);
-    text_add(&steps, "\n");
+    text_add(steps, "/* Adds this batch to the accumulators of the evaluation */\n");
+    program_write(e, &plan->eval, ROLE_eval, 0, steps);
+    text_add(steps, "\n");
+    text_add(metrics, "/* Metrics from the accumulators of all ranks */\n");
+    program_write(host, &plan->finish, ROLE_finish, 0, metrics);
+    text_add(metrics, "\n");
   }
   if (plan->predict.g) {
-    text_add(&steps, "/* Where the outputs of this batch lie */\n");
-    program_write(&e, &plan->predict, ROLE_predict, 0, &steps);
-    text_add(&steps, "\n");
+    text_add(steps, "/* Where the outputs of this batch lie */\n");
+    program_write(e, &plan->predict, ROLE_predict, 0, steps);
+    text_add(steps, "\n");
   }
-  for (uint32_t i = 0; i < plan->job->optimizers.len; i++) {
-    optimizer_write(&e, (int32_t)i, &rest);
-    text_add(&rest, "\n");
-  }
-  tables_write_late(&e, &rest);
-  text_add(&rest, "/* Factor on the base learning rate; step counts completed updates */\n");
-  program_write(&e, &plan->schedule, ROLE_schedule, 0, &rest);
+}
 
-  write_header(&e, out);
-  write_title(out, "tables");
-  tables_write(&e, out);
-  write_spec(&e, plan->job->spec ? plan->job->spec : "", out);
-  write_title(out, "kernels");
-  emit_functions(&e, out);
-  write_title(out, "one micro-batch");
-  text_add(out, steps.at);
-  write_title(out, "optimizer and schedule");
-  text_add(out, rest.at);
+static void write_rates(Emit *e, Emit *host, Parts *parts) {
+  Text *optimizers = &parts->optimizers, *rates = e == host ? optimizers : &parts->rates;
+  for (uint32_t i = 0; i < e->plan->job->optimizers.len; i++) {
+    optimizer_write(e, (int32_t)i, optimizers);
+    text_add(optimizers, "\n");
+  }
+  tables_write_late(host, rates);
+  text_add(rates, "/* Factor on the base learning rate; step counts completed updates */\n");
+  program_write(host, &e->plan->schedule, ROLE_schedule, 0, rates);
+}
+
+static void write_device(Emit *e, const Parts *parts, Text *out) {
+  device_write_header(e, out);
+  if (e->products.len) emit_section(out, "matrix products");
+  device_write_products(e, out);
+  emit_section(out, "kernels");
+  emit_functions(e, out);
+  emit_section(out, "one micro-batch");
+  text_add(out, parts->steps.at);
+  emit_section(out, "optimizer");
+  text_add(out, parts->optimizers.at);
+  emit_section(out, "for the runtime");
+  device_write_target(e, out);
+}
+
+void emit_program(Text *out, Text *device, const Plan *plan, const EmitOptions *options) {
+  const Target *target = options->target;
+  Emit e = emit_new(plan, options, target), other = {0}, *host = &e;
+  if (target->host) *(host = &other) = emit_new(plan, options, target->host);
+  Parts parts = {0};
+  write_steps(&e, host, &parts);
+  write_rates(&e, host, &parts);
+  if (target->host) write_device(&e, &parts, device);
+  const Text *steps = target->host ? &parts.metrics : &parts.steps;
+  const Text *rates = target->host ? &parts.rates : &parts.optimizers;
+
+  write_header(host, out);
+  emit_section(out, "tables");
+  tables_write(host, out);
+  write_spec(host, plan->job->spec ? plan->job->spec : "", out);
+  if (target->host) device_declare(host, out);
+  emit_section(out, "kernels");
+  emit_functions(host, out);
+  emit_section(out, target->host ? "metrics" : "one micro-batch");
+  if (steps->at) text_add(out, steps->at);
+  emit_section(out, target->host ? "schedule" : "optimizer and schedule");
+  text_add(out, rates->at);
   text_add(out, "\n");
-  write_title(out, "the job");
-  tables_write_job(&e, out);
+  emit_section(out, "the job");
+  tables_write_job(host, out);
   text_add(out, "\nint main(int argc, char **argv) {\n  return ddp_main(&job, argc, argv);\n}\n");
-  text_free(&steps);
-  text_free(&rest);
+  text_free(&parts.steps);
+  text_free(&parts.metrics);
+  text_free(&parts.optimizers);
+  text_free(&parts.rates);
 }

@@ -14,6 +14,9 @@ typedef struct Target {
   const char *kernel_qualifier; /* "static" */
   const char *helper_qualifier; /* of scalar functions: "static inline" */
   const char *restrict_word;
+  const char *kernels;       /* folder of the runtime's kernels: "cpu" */
+  const char *function_head; /* of functions that the job's table names: "static" */
+  const char *calls_head;    /* of those among them that are a list of calls */
   /* C function for F(name) of the op table at a dtype: exp, f32 -> "ddp_expf" */
   const char *(*function)(const char *name, DType dtype);
   const char *(*storage_type)(DType dtype), *(*compute_type)(DType dtype);
@@ -26,6 +29,12 @@ typedef struct Target {
   const char *draw_turn;
   bool simd;              /* loops carry pragmas that make vectors of them */
   bool scalars_in_memory; /* kernels read what changes from step to step in the device's memory */
+  /* Devices: what runs on the host, in a text of its own. NULL: there is one text for all. */
+  const struct Target *host;
+  bool enqueues;            /* calls take the stream first, and nothing is done when they return */
+  bool casts;               /* void * converts to other pointers only where it is said */
+  const char *copy, *clear; /* memcpy, memset to 0 */
+  const struct CallRow *calls; /* library ops: call.h */
   /* Appends what a nest becomes: kernel.h */
   void (*nest)(struct Emit *e, const Program *p, const Kernel *k, struct KernelCalls *calls);
 } Target;
@@ -34,9 +43,10 @@ extern const Target target_cpu, target_cuda;
 typedef struct EmitOptions {
   const Target *target;
   const char *compiler_version;
-  const char *march; /* "native" or what --target says */
+  const char *march; /* "native" or what --target says: "x86-64-v3", "sm_80,sm_90" */
 } EmitOptions;
 
-/* The whole train.c. */
-void emit_program(Text *out, const Plan *plan, const EmitOptions *options);
+/* The whole train.c; for devices the host's part of it, and in `device` (else it may be NULL) the text
+   of train.cu. */
+void emit_program(Text *out, Text *device, const Plan *plan, const EmitOptions *options);
 #endif

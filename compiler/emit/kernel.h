@@ -45,6 +45,11 @@ typedef struct Helper { /* a scalar function: an op whose expression names an op
   const char *name, *body;
 } Helper;
 
+typedef struct Product {           /* one table for all products of one shape */
+  const char *name, *shape, *init; /* for people; the members behind its name */
+  const char *first;               /* kernel that it was made for */
+} Product;
+
 typedef struct Emit {
   const Plan *plan;
   const EmitOptions *options;
@@ -53,6 +58,8 @@ typedef struct Emit {
   VEC(Function) functions; /* in order of first use */
   VEC(Helper) helpers;
   VEC(const char *) headers; /* that calls need beside those which every program includes */
+  VEC(Product) products;     /* devices: shapes of matrix products, in order of first use */
+  VEC(const char *) scratch; /* devices: bytes that calls need, constants of the text */
   Names globals;
   const char **leaf_name; /* identifier of each leaf */
 } Emit;
@@ -88,9 +95,17 @@ void kernel_share(Emit *e, const Program *p, const Kernel *k, const char *suffix
 void kernel_inline(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
                    OperandName name, void *self);
 
+/* "/ * job.ddp, compiled by ...", a comment that goes on; a line between sections. */
+void emit_title(const Emit *e, Text *out);
+void emit_section(Text *out, const char *title);
 /* Includes of kernels, and all functions made so far. */
 void emit_includes(const Emit *e, Text *out);
 void emit_functions(Emit *e, Text *out);
+
+/* Notes that the text includes this header of the target's kernels. */
+void emit_need(Emit *e, const char *header);
+/* Notes that a call uses DdpTarget.scratch: `bytes` is a constant expression of the target's text. */
+void emit_scratch(Emit *e, const char *bytes);
 
 /* The value whose memory this is: aliases and values updated in place come out equal. */
 Val kernel_base(const Program *p, Val v);

@@ -190,8 +190,8 @@ static void declare(const LoopText *l, Val v) {
 }
 
 static void write_copy(const LoopText *l, const char *to, const char *from, Type t) {
-  text_addf(l->out, "%smemcpy(%s, %s, sizeof(%s) * %s);\n", l->indent, to, from,
-            l->s->e->target->storage_type(t.dtype), part_size(l, t));
+  scene_copy(l->outer, to, from, l->s->e->target->storage_type(t.dtype), part_size(l, t), l->out,
+             l->indent);
 }
 
 /* ---------- the whole ---------- */

@@ -14,6 +14,7 @@ typedef struct OptimizerKernel {
   int states;                  /* pointers passed; those beyond the optimizer's own are NULL */
   const KernelArg args[4];     /* in the order of the C parameters, after lr and weight_decay */
   const char *must_be_zero[2]; /* compile-time formals that the kernel does not cover */
+  const char *scratch;         /* devices: bytes of it that a step needs, or NULL */
 } OptimizerKernel;
 
 static const OptimizerKernel kernels[] = {
@@ -22,11 +23,13 @@ static const OptimizerKernel kernels[] = {
      {{"beta1", "s->settings->adam_beta1", 0.9},
       {"beta2", "s->settings->adam_beta2", 0.999},
       {"eps", "s->settings->adam_epsilon", 1e-8}},
-     {"amsgrad", "maximize"}},
+     {"amsgrad", "maximize"},
+     "ddp_adamw_scratch"},
     {"sgd",
      1,
      {{"momentum", NULL, 0}, {"dampening", NULL, 0}, {"nesterov", NULL, 0}},
-     {"maximize"}},
+     {"maximize"},
+     NULL},
 };
 
 static bool constant(const Optimizer *o, const char *name, double *value) {
@@ -67,19 +70,28 @@ static const char *argument(Emit *e, const Optimizer *o, const char *name, const
   return text;
 }
 
+/* Devices read the rates of an update in their memory, where no number of the job takes their place. */
 static void write_kernel_step(Emit *e, const Optimizer *o, const OptimizerKernel *k, Text *out) {
+  bool device = e->target->scalars_in_memory;
   VEC(const char *) args = {0};
-  vec_push(e->arena, &args, "s->p");
-  vec_push(e->arena, &args, "s->g");
-  for (uint32_t i = 0; i < (uint32_t)k->states; i++)
-    vec_push(e->arena, &args,
-             i < o->states.len ? arena_printf(e->arena, "s->state[%u]", i) : "NULL");
-  vec_push(e->arena, &args, "s->n");
-  vec_push(e->arena, &args, argument(e, o, "lr", "s->lr", 0));
-  vec_push(e->arena, &args, argument(e, o, "weight_decay", "s->weight_decay", 0));
+  if (device) {
+    vec_push(e->arena, &args, "s");
+    if (k->scratch) emit_scratch(e, k->scratch);
+  } else {
+    vec_push(e->arena, &args, "s->p");
+    vec_push(e->arena, &args, "s->g");
+    for (uint32_t i = 0; i < (uint32_t)k->states; i++)
+      vec_push(e->arena, &args,
+               i < o->states.len ? arena_printf(e->arena, "s->state[%u]", i) : "NULL");
+    vec_push(e->arena, &args, "s->n");
+  }
+  vec_push(e->arena, &args, argument(e, o, "lr", device ? "/* lr */ NAN" : "s->lr", 0));
+  vec_push(
+      e->arena, &args,
+      argument(e, o, "weight_decay", device ? "/* weight_decay */ NAN" : "s->weight_decay", 0));
   for (const KernelArg *a = k->args; a->name; a++)
     vec_push(e->arena, &args, argument(e, o, a->name, a->from, a->missing));
-  vec_push(e->arena, &args, "s->step");
+  if (!device) vec_push(e->arena, &args, "s->step");
   write_call(out, "  ", arena_printf(e->arena, "ddp_%s", k->name), args.at, args.len, ";\n");
 }
 
@@ -97,15 +109,18 @@ void optimizer_write(Emit *e, int32_t number, Text *out) {
     write_shape(out, o->tensor);
     text_add(out, ". */\n");
   } else {
-    text_add(
-        out,
-        "/* One update of one parameter, or of a part of it that begins at a multiple of 8. */\n");
+    text_add(out,
+             e->target->scalars_in_memory
+                 ? "/* One update of a range of the arenas, with all parameters in it. */\n"
+                 : "/* One update of one parameter, or of a part of it that begins at a multiple "
+                   "of 8. */\n");
   }
   if (!k) {
     program_write(e, &e->plan->optimizers.at[number], ROLE_optimizer, number, out);
     return;
   }
-  text_addf(out, "static void %s(const DdpSegment *s) {\n", optimizer_function(e, number));
+  text_addf(out, "%s void %s(const DdpSegment *s) {\n", e->target->function_head,
+            optimizer_function(e, number));
   write_kernel_step(e, o, k, out);
   text_add(out, "}\n");
 }

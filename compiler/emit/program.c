@@ -239,6 +239,8 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
   switch (at->home) {
   case HOME_input: {
     value = scene_on_step(s) ? arena_printf(a, "step->fields[%d]", at->index) : "s->g";
+    if (scene_on_step(s) && s->e->target->casts)
+      value = arena_printf(a, "(const %s *)%s", ctype, value);
     break;
   }
   case HOME_param: {
@@ -302,21 +304,42 @@ static void declare_all(Scene *s, Text *out) {
   }
 }
 
+/* ---------- memory as a whole ---------- */
+
+void scene_copy(Scene *s, const char *to, const char *from, const char *type, const char *n,
+                Text *out, const char *indent) {
+  const Target *target = s->e->target;
+  const char *bytes = arena_printf(s->e->arena, "sizeof(%s) * %s", type, n);
+  const char *args[] = {scene_operand(s, OPERAND_stream, 0), to, from, bytes};
+  int first = !target->enqueues;
+  write_call(out, indent, target->copy, args + first, (uint32_t)(4 - first), ";\n");
+}
+
+static void clear_counts(Scene *s, int32_t n, Text *out) {
+  const char *bytes = arena_printf(s->e->arena, "sizeof *counts * %d", n);
+  if (s->e->target->enqueues)
+    text_addf(out, "  %s(step->stream, counts, %s);\n", s->e->target->clear, bytes);
+  else
+    text_addf(out, "  %s(counts, 0, %s);\n", s->e->target->clear, bytes);
+}
+
 /* ---------- whole functions ---------- */
 
 static void write_head(Scene *s, const char *name, Text *out) {
   const Program *p = s->p;
+  const Target *target = s->e->target;
   switch (s->role) {
   case ROLE_train:
   case ROLE_eval:
   case ROLE_predict:
-    text_addf(out, "DDP_CALLS\nstatic void %s(DdpStep *step) {\n", name);
+    text_addf(out, "%s void %s(DdpStep *step) {\n", target->calls_head, name);
     break;
   case ROLE_counts:
-    text_addf(out, "static void %s(const DdpStep *step, double *counts) {\n", name);
+    text_addf(out, "%s void %s(const DdpStep *step, double *counts) {\n", target->function_head,
+              name);
     break;
   case ROLE_optimizer:
-    text_addf(out, "static void %s(const DdpSegment *s) {\n", name);
+    text_addf(out, "%s void %s(const DdpSegment *s) {\n", target->function_head, name);
     break;
   case ROLE_finish:
     text_addf(out, "static void %s(const double *sums, double *out) {\n", name);
@@ -412,8 +435,7 @@ void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *o
   declare_all(&s, out);
   write_unused(&s, body, out);
   if (role == ROLE_schedule) text_add(out, "  double factor = 1;\n");
-  if (role == ROLE_counts)
-    text_addf(out, "  memset(counts, 0, sizeof *counts * %d);\n", e->plan->job->train_counts);
+  if (role == ROLE_counts) clear_counts(&s, e->plan->job->train_counts, out);
   if (s.order.len && scene_on_step(&s)) text_add(out, "\n");
   text_add(out, body);
   if (role == ROLE_schedule) text_add(out, "  return factor;\n");

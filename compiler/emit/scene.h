@@ -51,6 +51,9 @@ const char *scene_operand(void *self, OperandKind kind, Val val);
 /* The memory of a value of s, whatever it shares it with. */
 const char *scene_memory(Scene *s, Val v);
 void scene_kernels(Scene *s, const Made *made, Text *out, const char *indent);
+/* Copies n numbers of this type. */
+void scene_copy(Scene *s, const char *to, const char *from, const char *type, const char *n,
+                Text *out, const char *indent);
 /* Adds the declaration of a value in the activation block. */
 void scene_declare_block(Scene *s, const char *name, Type type, int64_t offset, Declarations *out);
 

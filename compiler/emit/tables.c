@@ -54,12 +54,8 @@ static void write_tensor(Emit *e, int32_t i, Text *out) {
   text_add(out, "},\n");
 }
 
-static void write_tensors(Emit *e, Text *out) {
+void tables_write_numbers(const Emit *e, Text *out) {
   const Job *job = e->plan->job;
-  text_add(
-      out,
-      "/* Tensors in state-dict order; P_NAME is the number of one. Offsets are those of their "
-      "arena. */\n");
   text_add(out, "enum {");
   size_t column = 100;
   for (uint32_t i = 0; i < job->leaves.len; i++) {
@@ -74,7 +70,17 @@ static void write_tensors(Emit *e, Text *out) {
     text_addf(out, "P_%s,", e->leaf_name[i]);
     column += need - 1;
   }
-  text_add(out, "\n};\nstatic const DdpTensor tensors[] = {\n");
+  text_add(out, "\n};\n");
+}
+
+static void write_tensors(Emit *e, Text *out) {
+  const Job *job = e->plan->job;
+  text_add(
+      out,
+      "/* Tensors in state-dict order; P_NAME is the number of one. Offsets are those of their "
+      "arena. */\n");
+  tables_write_numbers(e, out);
+  text_add(out, "static const DdpTensor tensors[] = {\n");
   for (uint32_t i = 0; i < job->leaves.len; i++) write_tensor(e, (int32_t)i, out);
   text_add(out, "};\n\n");
 }
@@ -421,7 +427,11 @@ void tables_write_job(Emit *e, Text *out) {
   text_add(out, ",\n    .directory = DDP_JOB_DIRECTORY,\n    .compiler = ");
   write_string(out, arena_printf(e->arena, "ddpc %s", e->options->compiler_version), "");
   text_add(out, ",\n    .march = ");
-  write_string(out, e->options->march, "");
+  const EmitOptions *how = e->options;
+  write_string(out,
+               how->target->host ? arena_printf(e->arena, "%s:%s", how->target->name, how->march)
+                                 : how->march,
+               "");
   text_addf(out,
             ",\n    .cpu = DDP_CPU_COMPILED,\n    .spec = spec,\n    .spec_hash = 0x%016llxu,\n    "
             ".plan_hash = 0x%016llxu,\n",
@@ -473,6 +483,7 @@ void tables_write_job(Emit *e, Text *out) {
   if (plan->predict.g)
     text_addf(out, "    .predict = predict,\n    .results = results,\n    .n_results = %u,\n",
               job->outputs.len);
+  if (how->target->host) text_add(out, "    .target = &target,\n");
   if (job->measured) {
     text_addf(out, "    .measured = \"%s\",\n    .measured_numbers = (const double[]){",
               job->measured);

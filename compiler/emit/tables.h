@@ -6,5 +6,7 @@
 
 void tables_write(Emit *e, Text *out);      /* what the functions below them refer to */
 void tables_write_late(Emit *e, Text *out); /* what refers to functions: optimizers */
-void tables_write_job(Emit *e, Text *out);  /* the DdpJob */
+/* enum {P_NAME, ...}: the numbers of the tensors; a part of tables_write. */
+void tables_write_numbers(const Emit *e, Text *out);
+void tables_write_job(Emit *e, Text *out); /* the DdpJob */
 #endif

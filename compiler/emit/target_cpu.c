@@ -1,5 +1,6 @@
 /* The CPU as a target: C11 with the inline kernels of runtime/kernels/cpu. 16-bit floats lie in
    memory only; kernels compute in float. */
+#include "call.h"
 #include "nest_loops.h"
 
 static bool is_wide(DType t) {
@@ -65,6 +66,12 @@ const Target target_cpu = {
     .helper_qualifier = "static inline",
     .restrict_word = "restrict",
     .simd = true,
+    .kernels = "cpu",
+    .function_head = "static",
+    .calls_head = "DDP_CALLS\nstatic",
+    .copy = "memcpy",
+    .clear = "memset",
+    .calls = calls_cpu,
     .function = cpu_function,
     .storage_type = dtype_ctype,
     .compute_type = cpu_compute_type,

@@ -1,6 +1,7 @@
 /* GPUs of NVIDIA as a target: C++ for nvcc with the inline kernels of runtime/kernels/cuda, which the
    emulator (tests/cudasim) compiles as well. 16-bit floats lie in memory only; kernels compute in
    float. */
+#include "call.h"
 #include "nest_cuda.h"
 
 static const char *cuda_function(const char *name, DType dtype) {
@@ -34,6 +35,15 @@ const Target target_cuda = {
     .kernel_qualifier = "static __global__",
     .helper_qualifier = "static __device__ __forceinline__",
     .restrict_word = "__restrict__",
+    .kernels = "cuda",
+    .function_head = "extern \"C\"",
+    .calls_head = "extern \"C\"",
+    .host = &target_cpu,
+    .enqueues = true,
+    .casts = true,
+    .copy = "ddp_copy",
+    .clear = "ddp_clear",
+    .calls = calls_cuda,
     .function = cuda_function,
     .storage_type = cuda_storage_type,
     .compute_type = cuda_compute_type,

@@ -62,7 +62,7 @@ static int front_end(void) {
     Plan *plan = pipeline_run(job, NULL, NULL);
     Text text = {0};
     EmitOptions as = {.target = &target_cpu, .compiler_version = "0", .march = "native"};
-    if (plan && !diag_errors()) emit_program(&text, plan, &as);
+    if (plan && !diag_errors()) emit_program(&text, NULL, plan, &as);
     text_free(&text);
   }
   diag_flush(stderr, false);

@@ -61,7 +61,7 @@ static Counts compile(int blocks, const char *settings) {
   if (!plan || diag_errors()) _exit(1);
   Text out = {0};
   EmitOptions how = {.target = &target_cpu, .compiler_version = "0", .march = "native"};
-  emit_program(&out, plan, &how);
+  emit_program(&out, NULL, plan, &how);
   struct mallinfo2 after = mallinfo2();
   const char *kernels = strstr(out.at, "\nstatic void "),
              *calls = strstr(out.at, "\nstatic void forward_backward(");

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include "ddp/cpu.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { DDP_JOB_ABI = 11, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
@@ -322,8 +326,8 @@ typedef struct DdpJob {
   int32_t n_metrics;
 
   void (*forward_backward)(DdpStep *step);
-  void (*window_counts)(const DdpStep *step,
-                        double *counts); /* this micro-batch's; NULL if constant */
+  /* Writes this micro-batch's, on devices to their memory; NULL if constant. */
+  void (*window_counts)(const DdpStep *step, double *counts);
   void (*evaluate)(DdpStep *step);       /* adds to step->sums; NULL without eval */
   void (*predict)(DdpStep *step);        /* sets step->results; NULL without outputs */
   const DdpResult *results;
@@ -344,4 +348,8 @@ const char ddp_plugin_path[] = DDP_PLUGIN_PATH;
 
 /* The whole life of a process of the job. */
 int ddp_main(const DdpJob *job, int argc, char **argv);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

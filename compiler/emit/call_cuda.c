@@ -1,0 +1,349 @@
+/* Library ops on GPUs: matrix products through cuBLASLt, the others by the kernels in runtime/kernels/cuda. All
+   are enqueued on the step's stream and share its scratch memory. */
+#include "call.h"
+#include "die.h"
+#include "op.h"
+
+/* ---------- where and how much ---------- */
+
+static const char *stream_of(const Call *c) {
+  return c->name(c->self, OPERAND_stream, 0);
+}
+static const char *scratch_of(const Call *c) {
+  return c->name(c->self, OPERAND_scratch, 0);
+}
+/* At the largest batch. */
+static long long most(const Call *c, Dim d) {
+  return (long long)(d.fixed + d.per_batch * c->p->batch_max);
+}
+
+/* ---------- matrix products ---------- */
+
+enum { MOST_BATCH = 6 };
+static const char *const batch_names[MOST_BATCH] = {"i", "j", "k", "l", "m", "n"};
+
+typedef struct Gemm {
+  const char *a, *b, *y, *bias; /* memory */
+  DType in, out;
+  bool ta, tb;
+  Dim m, n, k;
+  Dim count, stride_a, stride_b, stride_y; /* count 0: one product */
+} Gemm;
+
+static const char *extent_text(Arena *a, Dim d) {
+  return arena_printf(a, "{%lld, %lld}", (long long)d.fixed, (long long)d.per_batch);
+}
+
+static bool tf32(const Emit *e) {
+  const Job *job = e->plan->job;
+  for (uint32_t i = 0; i < job->settings.len; i++)
+    if (!strcmp(job->settings.at[i].key, "tf32")) return !strcmp(job->settings.at[i].value, "true");
+  return false;
+}
+
+/* "[B, 64] x [10, 64]T -> [B, 10]" */
+static const char *shape_text(const Call *c, const Gemm *g) {
+  const char *m = call_size(c, g->m), *n = call_size(c, g->n), *k = call_size(c, g->k);
+  const char *text = arena_printf(c->e->arena, "[%s, %s]%s x [%s, %s]%s%s -> [%s, %s]",
+                                  g->ta ? k : m, g->ta ? m : k, g->ta ? "T" : "", g->tb ? n : k,
+                                  g->tb ? k : n, g->tb ? "T" : "", g->bias ? " + bias" : "", m, n);
+  if (dim_is(g->count, 0)) return text;
+  return arena_printf(c->e->arena, "%s, %s times", text, call_size(c, g->count));
+}
+
+/* "gemm_nt_3072_768_bias": transposed or not, and the sizes that are no number of rows. */
+static const char *product_name(const Call *c, const Gemm *g) {
+  Arena *a = c->e->arena;
+  const Dim sizes[] = {g->m, g->n, g->k};
+  const char *name = arena_printf(a, "gemm_%c%c", g->ta ? 't' : 'n', g->tb ? 't' : 'n');
+  for (int i = 0; i < 3; i++)
+    if (dim_known(sizes[i])) name = arena_printf(a, "%s_%lld", name, (long long)sizes[i].fixed);
+  return g->bias ? arena_printf(a, "%s_bias", name) : name;
+}
+
+static const char *find_product(const Call *c, const Gemm *g) {
+  Emit *e = c->e;
+  Arena *a = e->arena;
+  const char *init = arena_printf(
+      a,
+      ".in = DDP_%s, .out = DDP_%s, .ta = %s, .tb = %s, .tf32 = %s,\n"
+      "    .m = %s, .n = %s, .k = %s, .count = %s,\n"
+      "    .stride_a = %s, .stride_b = %s, .stride_y = %s, .epilogue = DDP_EPILOGUE_%s,\n"
+      "    .choice = {}",
+      dtype_name(g->in), dtype_name(g->out), g->ta ? "true" : "false", g->tb ? "true" : "false",
+      tf32(e) ? "true" : "false", extent_text(a, g->m), extent_text(a, g->n), extent_text(a, g->k),
+      extent_text(a, g->count), extent_text(a, g->stride_a), extent_text(a, g->stride_b),
+      extent_text(a, g->stride_y), g->bias ? "bias" : "none");
+  for (uint32_t i = 0; i < e->products.len; i++)
+    if (!strcmp(e->products.at[i].init, init)) return e->products.at[i].name;
+  const char *first = c->k->name && *c->k->name ? c->k->name : "product";
+  Product p = {.name = names_add(&e->globals, product_name(c, g)),
+               .shape = shape_text(c, g),
+               .init = init,
+               .first = first};
+  vec_push(a, &e->products, p);
+  return p.name;
+}
+
+static void write_gemm(const Call *c, const char *indent, const Gemm *g) {
+  Arena *a = c->e->arena;
+  const char *stream = stream_of(c);
+  bool on_step = !strcmp(stream, "step->stream");
+  const char *args[9] = {arena_printf(a, "&%s", find_product(c, g))};
+  uint32_t n = 1;
+  args[n++] = on_step ? "step" : stream;
+  if (!on_step) args[n++] = "1"; /* tensors of an optimizer have no dimension of samples */
+  args[n++] = g->a;
+  args[n++] = g->b;
+  args[n++] = g->y;
+  /* epilogues write there too, but not this one */
+  args[n++] = g->bias ? arena_printf(a, "(float *)%s", g->bias) : "NULL";
+  args[n++] = "NULL";
+  args[n++] = call_accumulate(c);
+  write_call(c->out, indent, on_step ? "ddp_cuda_gemm" : "ddp_cuda_gemm_on", args, n, c->tail);
+}
+
+static void check_types(const Call *c) {
+  Type a = call_type(c, c->v->in[0]), b = call_type(c, c->v->in[1]);
+  DType y = c->v->type.dtype;
+  check(a.rank >= 2 && b.rank >= 2, "a product of vectors");
+  check(a.dtype == b.dtype && (y == DT_f32 || dtype_is_half(y)), "a product of %s and %s in %s",
+        dtype_name(a.dtype), dtype_name(b.dtype), dtype_name(y));
+}
+
+/* Elements from one index of batch dimension d to the next; 0 where the operand is the same for all. */
+static Dim batch_stride(Type t, int d, int batch) {
+  int own = d - (batch - (t.rank - 2));
+  if (own < 0 || dim_is(t.dim[own], 1)) return dim_of(0);
+  return call_product(t, own + 1, t.rank);
+}
+
+/* Can dimensions d and d + 1 be one in this operand? */
+static bool merges(Type t, Dim inner, int d, int batch) {
+  Dim outer = batch_stride(t, d, batch), step = batch_stride(t, d + 1, batch), whole;
+  return dim_mul(step, inner, &whole) && dim_equal(outer, whole);
+}
+
+/* "x + i * 64 + j * 8": where the products of the loops around begin. */
+static const char *batch_offset(const Call *c, const char *base, Type t, int loops, int batch) {
+  for (int d = 0; d < loops; d++) {
+    Dim stride = batch_stride(t, d, batch);
+    if (!dim_is(stride, 0))
+      base =
+          arena_printf(c->e->arena, "%s + %s * (%s)", base, batch_names[d], call_size(c, stride));
+  }
+  return base;
+}
+
+/* One call for as many batch dimensions as lie behind each other in all operands; loops around it for
+   the rest. */
+static void write_batched(const Call *c, Gemm *g) {
+  Type types[3] = {call_type(c, c->v->in[0]), call_type(c, c->v->in[1]), c->v->type},
+       y = c->v->type;
+  int batch = y.rank - 2, loops = batch - 1;
+  check(batch <= MOST_BATCH, "a product with %d dimensions of batches", batch);
+  g->count = y.dim[loops];
+  g->stride_a = batch_stride(types[0], loops, batch);
+  g->stride_b = batch_stride(types[1], loops, batch);
+  g->stride_y = batch_stride(types[2], loops, batch);
+  for (Dim all; loops > 0; loops--) {
+    bool one = dim_mul(g->count, y.dim[loops - 1], &all);
+    for (int i = 0; i < 3; i++) one = one && merges(types[i], y.dim[loops], loops - 1, batch);
+    if (!one) break;
+    g->count = all;
+  }
+  const char *indent = c->indent;
+  for (int d = 0; d < loops; d++) {
+    text_addf(c->out, "%sfor (int64_t %s = 0; %s < %s; %s++)\n", indent, batch_names[d],
+              batch_names[d], call_size(c, y.dim[d]), batch_names[d]);
+    indent = arena_printf(c->e->arena, "%s  ", indent);
+  }
+  g->a = batch_offset(c, g->a, types[0], loops, batch);
+  g->b = batch_offset(c, g->b, types[1], loops, batch);
+  g->y = batch_offset(c, g->y, types[2], loops, batch);
+  write_gemm(c, indent, g);
+}
+
+static void write_matmul(const Call *c) {
+  Type a = call_type(c, c->v->in[0]), b = call_type(c, c->v->in[1]), y = c->v->type;
+  check_types(c);
+  Gemm g = {.a = call_memory(c, c->v->in[0]),
+            .b = call_memory(c, c->v->in[1]),
+            .y = call_memory(c, c->k->call),
+            .in = a.dtype,
+            .out = y.dtype,
+            .ta = call_flag(c, "ta"),
+            .tb = call_flag(c, "tb"),
+            .m = y.dim[y.rank - 2],
+            .n = y.dim[y.rank - 1]};
+  g.k = a.dim[g.ta ? a.rank - 2 : a.rank - 1];
+  bool rows_only = b.rank == 2 && (!g.ta || a.rank == 2);
+  if (rows_only) g.m = call_product(y, 0, y.rank - 1);
+  if (rows_only)
+    write_gemm(c, c->indent, &g);
+  else
+    write_batched(c, &g);
+}
+
+static void write_matmul_bias(const Call *c) {
+  Type x = call_type(c, c->v->in[0]), y = c->v->type;
+  check_types(c);
+  Gemm g = {.a = call_memory(c, c->v->in[0]),
+            .b = call_memory(c, c->v->in[1]),
+            .y = call_memory(c, c->k->call),
+            .bias = call_memory(c, c->v->in[2]),
+            .in = x.dtype,
+            .out = y.dtype,
+            .tb = true,
+            .m = y.dim[0],
+            .n = y.dim[1],
+            .k = x.dim[1]};
+  write_gemm(c, c->indent, &g);
+}
+
+/* ---------- sums into places that data name ---------- */
+
+static void write_rows_add(const Call *c) {
+  Type index = call_type(c, c->v->in[0]), y = c->v->type;
+  Dim count = call_product(index, 0, index.rank), width = call_product(y, 1, y.rank);
+  const char *f = arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index.dtype));
+  const char *args[] = {stream_of(c),
+                        call_memory(c, c->k->call),
+                        call_memory(c, c->v->in[0]),
+                        call_memory(c, c->v->in[1]),
+                        call_size(c, count),
+                        call_size(c, width),
+                        call_size(c, y.dim[0]),
+                        call_accumulate(c),
+                        scratch_of(c)};
+  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_rows_add_scratch(%lld, %lld)", most(c, count),
+                                  most(c, width)));
+  write_call(c->out, c->indent, f, args, 9, c->tail);
+}
+
+static void write_scatter_add(const Call *c) {
+  Type x = call_type(c, c->v->in[0]), index = call_type(c, c->v->in[1]);
+  int dim = (int)c->v->attr[op_attr(c->v->op, "dim")].as.ints.at[0];
+  for (int d = 0; d < x.rank; d++)
+    check(d == dim || dim_equal(x.dim[d], index.dim[d]), "scatter_add of a part of its rows");
+  Dim outer = call_product(x, 0, dim), inner = call_product(x, dim + 1, x.rank);
+  const char *f = arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index.dtype));
+  const char *args[] = {stream_of(c),
+                        call_memory(c, c->k->call),
+                        call_memory(c, c->v->in[0]),
+                        call_memory(c, c->v->in[1]),
+                        call_memory(c, c->v->in[2]),
+                        call_size(c, outer),
+                        call_size(c, x.dim[dim]),
+                        call_size(c, index.dim[dim]),
+                        call_size(c, inner),
+                        call_accumulate(c),
+                        scratch_of(c)};
+  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_scatter_add_scratch(%lld, %lld, %lld)",
+                                  most(c, outer), most(c, index.dim[dim]), most(c, inner)));
+  write_call(c->out, c->indent, f, args, 11, c->tail);
+}
+
+/* ---------- convolution and pooling ---------- */
+
+/* The three ops of convolution: the operand that the op computes is written. */
+static void write_conv(const Call *c) {
+  const ConvShape s = conv_shape(c->p->g, c->v);
+  const char *x0 = call_memory(c, c->v->in[0]), *x1 = call_memory(c, c->v->in[1]),
+             *y = call_memory(c, c->k->call);
+  bool small = c->v->op == OP_conv, big = c->v->op == OP_conv_transpose;
+  const char *shape = arena_printf(c->e->arena, "DdpConv%s", call_conv(c, &s));
+  const char *result = small ? "DDP_CONV_SMALL" : big ? "DDP_CONV_BIG" : "DDP_CONV_FILTER";
+  const char *args[] = {"step",
+                        shape,
+                        call_size(c, s.batch),
+                        big ? y : x0,
+                        small ? y
+                        : big ? x0
+                              : x1,
+                        small || big ? x1 : y,
+                        call_accumulate(c)};
+  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_conv_scratch(%s, %s, %lld)", shape, result,
+                                  most(c, s.batch)));
+  write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_conv<%s>", result), args, 7,
+             c->tail);
+}
+
+static void write_pool(const Call *c) {
+  const PoolShape s = pool_shape(c->p->g, c->v);
+  bool max = c->v->op == OP_pool_max || c->v->op == OP_pool_max_grad;
+  bool back = c->v->op == OP_pool_max_grad || c->v->op == OP_pool_sum_grad;
+  check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
+  const char *args[] = {stream_of(c),
+                        "&pool",
+                        call_size(c, s.outer),
+                        call_size(c, dim_of(s.inner)),
+                        max || !back ? call_memory(c, c->v->in[0]) : "NULL",
+                        back ? call_memory(c, c->v->in[c->v->inputs - 1]) : "NULL",
+                        call_memory(c, c->k->call),
+                        call_accumulate(c)};
+  text_addf(c->out, "%s{\n%s  const DdpPool pool = %s;\n", c->indent, c->indent, call_pool(c, &s));
+  write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent),
+             max ? "ddp_pool_max" : "ddp_pool_sum", args, 8, c->tail);
+  text_addf(c->out, "%s}\n", c->indent);
+}
+
+/* ---------- attention ---------- */
+
+/* ddp_attention<float, 64, 64>; its first arguments in p. */
+static const char *attention(const Call *c, const char *function, int first, Pieces *p) {
+  Arena *a = c->e->arena;
+  const Val *in = &c->v->in[first];
+  Type q = call_type(c, in[0]), v = call_type(c, in[2]);
+  check(dim_known(q.dim[3]) && dim_known(v.dim[3]), "attention over heads of B numbers");
+  p->at[p->n++] = "step";
+  uint32_t from = p->n;
+  call_attention(c, p, first, false);
+  p->at[from] = arena_printf(a, "DdpAttention{%s", p->at[from]);
+  p->at[p->n - 1] = arena_printf(a, "%s}", p->at[p->n - 1]);
+  bool drops = c->v->attr[op_attr(c->v->op, "keep")].as.f < 1;
+  p->at[p->n++] = drops ? c->name(c->self, OPERAND_draw, c->k->call) : "DdpSite{}";
+  return arena_printf(a, "%s<%s, %lld, %lld>", function, c->e->target->storage_type(q.dtype),
+                      (long long)q.dim[3].fixed, (long long)v.dim[3].fixed);
+}
+
+static void write_attention(const Call *c) {
+  Pieces p = {0};
+  const char *function = attention(c, "ddp_attention", 0, &p);
+  p.at[p.n++] = call_memory(c, c->k->call);
+  p.at[p.n++] = call_part(c, 1);
+  write_call(c->out, c->indent, function, p.at, p.n, c->tail);
+}
+
+static void write_attention_grad(const Call *c) {
+  Pieces p = {0};
+  Type q = call_type(c, c->v->in[3]);
+  const char *function = attention(c, "ddp_attention_grad", 3, &p);
+  p.at[p.n++] = call_heads(c, "DdpHeads", c->v->in[0]);
+  p.at[p.n++] = call_heads(c, "DdpHeads", c->v->in[1]);
+  p.at[p.n++] = call_memory(c, c->v->in[2]);
+  p.at[p.n++] = call_memory(c, c->k->call);
+  p.at[p.n++] = call_part(c, 1);
+  p.at[p.n++] = call_part(c, 2);
+  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_attention_scratch(%lld, %lld, %lld)",
+                                  most(c, q.dim[0]), most(c, q.dim[2]), most(c, q.dim[1])));
+  write_call(c->out, c->indent, function, p.at, p.n, c->tail);
+}
+
+const CallRow calls_cuda[] = {
+    {OP_matmul, write_matmul, NULL},
+    {OP_matmul_bias, write_matmul_bias, NULL},
+    {OP_rows_add, write_rows_add, "index.h"},
+    {OP_scatter_add, write_scatter_add, "index.h"},
+    {OP_conv, write_conv, "conv.h"},
+    {OP_conv_transpose, write_conv, "conv.h"},
+    {OP_conv_filter, write_conv, "conv.h"},
+    {OP_pool_max, write_pool, "pool.h"},
+    {OP_pool_max_grad, write_pool, "pool.h"},
+    {OP_pool_sum, write_pool, "pool.h"},
+    {OP_pool_sum_grad, write_pool, "pool.h"},
+    {OP_attention, write_attention, "attention.h"},
+    {OP_attention_grad, write_attention_grad, "attention.h"},
+    {OP_all_sum, call_all_sum, NULL},
+    {.write = NULL},
+};
