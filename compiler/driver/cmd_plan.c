@@ -3,16 +3,6 @@
 #include "plan_json.h"
 #include "scan.h"
 
-/* --memory, the memory of the target, or of this machine. False after a message. */
-static bool memory_of(const Run *r, const Job *job, int64_t *bytes) {
-  const char *given = r->options.value[OPT_memory];
-  *bytes = job->target.memory ? job->target.memory : machine_memory();
-  if (!given || text_parse_size(given, bytes)) return true;
-  fprintf(stderr, "ddpc: --memory %s is no size\nhelp: a number with a unit, as 16GiB or 500MB\n",
-          given);
-  return false;
-}
-
 static void print_max(Text *out, const MaxBatch *m) {
   const double mib = 1048576;
   if (!m->batch) {
@@ -43,10 +33,8 @@ static json_t *max_json(const MaxBatch *m) {
 
 int cmd_plan(Run *r) {
   int code;
-  int64_t memory;
   Plan *plan = run_plan(r, &code);
   if (!plan) return code;
-  if (!memory_of(r, plan->job, &memory)) return WRONG_USE;
   Scan scan = {0};
   bool wanted = run_switch(r, OPT_scan), scanned = wanted || scan_is_cheap(r->arena, plan->job);
   if (scanned && !scan_job(r->arena, plan->job, &scan)) {
@@ -55,7 +43,8 @@ int cmd_plan(Run *r) {
   }
   MaxBatch most = {0};
   if (run_switch(r, OPT_max_batch)) {
-    most = max_batch_find(r, r->options.names.at[0], memory);
+    int64_t memory = plan->job->target.memory;
+    most = max_batch_find(r, r->options.names.at[0], memory ? memory : machine_memory());
     if (most.batch < 0) return WRONG_JOB;
   }
   if (run_switch(r, OPT_json)) {

@@ -82,11 +82,22 @@ void run_check_memory(const Plan *plan) {
   diag_help("`ddpc plan --target %s --max-batch` finds the largest batch that fits", target->name);
 }
 
+bool run_memory(const Run *r, int64_t *bytes) {
+  const char *given = r->options.value[OPT_memory];
+  *bytes = 0;
+  if (!given || text_parse_size(given, bytes)) return true;
+  fprintf(stderr, "ddpc: --memory %s is no size\nhelp: a number with a unit, as 16GiB or 500MB\n",
+          given);
+  return false;
+}
+
 Plan *run_plan(Run *r, int *code) {
   *code = WRONG_USE;
   const char *path = run_file(r);
-  if (!path) return NULL;
+  int64_t memory;
+  if (!path || !run_memory(r, &memory)) return NULL;
   Job *job = run_analyse(r, path, false);
+  if (job && memory) job->target.memory = memory;
   Plan *plan = job ? pipeline_run(job, NULL, NULL) : NULL;
   if (plan && !run_switch(r, OPT_max_batch)) run_check_memory(plan);
   run_say_time(r, "passes");

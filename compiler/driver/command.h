@@ -28,6 +28,8 @@ int run_flush(int code);
 const char *run_file(const Run *r);
 /* NULL when there were errors; they are not printed yet. */
 Job *run_analyse(Run *r, const char *path, bool check_only);
+/* --memory in bytes, 0 where it is not given; false after a message. */
+bool run_memory(const Run *r, int64_t *bytes);
 /* run_file, analysis and passes; NULL after messages, with the exit status in *code. */
 Plan *run_plan(Run *r, int *code);
 /* E0905 where the plan takes more than the target's `memory`. */

@@ -83,6 +83,7 @@ static json_t *memory(const Plan *plan, Arena *a) {
   if (plan_average_bytes(plan)) put_int(j, "average", plan_average_bytes(plan));
   put_int(j, "samples", plan_sample_bytes(plan));
   put_int(j, "rank", plan_rank_bytes(plan));
+  if (plan->job->target.memory) put_int(j, "target", plan->job->target.memory);
   return j;
 }
 

@@ -204,6 +204,11 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
             number_bytes(a, gathered));
   table_row(&t, "all of one rank, beside the data", "", "", number_grouped(a, total),
             number_bytes(a, total));
+  int64_t room = plan->job->target.memory;
+  if (room)
+    table_row(&t, "what a rank may use", "", "", number_grouped(a, room),
+              arena_printf(a, "%s, %.1f %% of it taken", number_bytes(a, room),
+                           100 * (double)total / (double)room));
   text_add(out, "memory of one rank\n");
   table_print(out, &t);
 }

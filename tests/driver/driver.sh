@@ -34,19 +34,21 @@ expect 2 "takes no value" tiny.ddp --keep=yes
 expect 2 "is given twice" tiny.ddp -o a -o b
 expect 2 "has no meaning here" plan tiny.ddp -o a
 expect 2 "is not NAME=VALUE" tiny.ddp -D hidden
-expect 1 "are not supported yet" --target cuda tiny.ddp
-expect 1 "are not supported yet" --target cuda:sm_90 tiny.ddp
 expect 1 "there is no target \`riscv\`" --target riscv tiny.ddp
 # targets of the job: the block of that name, with its -march
 { cat tiny.ddp; printf '%s\n' 'target old {' '  backend = cpu' '  march = "x86-64-v2"' '}' \
   'target h200 {' '  backend = cuda' '  arch = sm_90' '}' 'sweep {' '  seed in 0..3' '}'; } > targets.ddp
 expect 0 '.march = "x86-64-v2"' --target old targets.ddp --emit=c
 expect 0 '.march = "native"' targets.ddp --emit=c
-expect 1 "programs for CUDA are not supported yet" --target h200 targets.ddp --emit=c
-expect 1 "programs for CUDA are not supported yet" plan --target h200 targets.ddp
-expect 0 "warning[W0718]: programs for CUDA" check --target h200 targets.ddp
+expect 0 '.march = "cuda:sm_90"' --target h200 targets.ddp --emit=c
+expect 0 "static const int sm[] = {90, 0};" --target h200 targets.ddp --emit=cu
+expect 0 "static const int sm[] = {80, 90, 100, 0};" --target cuda targets.ddp --emit=cu
+expect 0 ".ptx = 0," --target cuda:sm_90a targets.ddp --emit=cu
+expect 0 "compiled by ddpc 0.1.0 for cuda:sim" --target cuda:sim targets.ddp --emit=cu
+expect 0 "" check --target h200 targets.ddp
+expect 2 "a program for CPUs has no such text" --emit=cu targets.ddp
 expect 1 "did you mean \`old\`?" check --target olt targets.ddp
-expect 2 "only c can be written" --emit=cuda tiny.ddp
+expect 2 "c can be written, and for GPUs cu" --emit=cuda tiny.ddp
 expect 2 "there is no stage \`nope\`" --dump=nope tiny.ddp
 expect 2 "needs --dump=STAGE" --from-ir tiny.ddp
 expect 2 "cannot write nowhere/train" tiny.ddp -o nowhere/train

@@ -59,6 +59,12 @@ if not bytes_at(batch) <= 1 << 20 < bytes_at(batch + 1):
     failures.append(f"{batch} is not the largest batch: {bytes_at(batch)}, {bytes_at(batch + 1)}")
 text, _ = ddpc("plan", "job.ddp", "--max-batch", "--memory", "1MiB")
 says("text", text, f"per_device_train_batch_size = {batch} takes")
+rank = memory["rank"]
+text, _ = ddpc("plan", "job.ddp", "--target", "cuda:sm_90", "--memory", "80GiB")
+says("room of a GPU", text, "what a rank may use", "85,899,345,920")
+same("room, JSON", as_json("plan", "job.ddp", "--json", "--memory", str(rank))["memory"]["target"], rank)
+_, said = ddpc("plan", "job.ddp", "--memory", str(rank - 1), status=1)
+says("a plan that does not fit", said, "E0905", f"one rank takes {rank} bytes")
 write("target.ddp", JOB + '\ntarget small {\n  backend = cpu\n  memory = "1MiB"\n}\n')
 same("the target's memory", as_json("plan", "target.ddp", "--json", "--max-batch", "--target", "small")["max_batch"], most)
 write("tiny.ddp", JOB + '\ntarget small {\n  backend = cpu\n  memory = 1500\n}\n')
