@@ -72,7 +72,8 @@ void options_help(FILE *out, int command) {
   fprintf(out, "\nStages for --dump: %s\n", stages.at);
   fprintf(
       out,
-      "Environment: DDPC_CC is the C compiler (default: cc); NO_COLOR means no colours\n"
+      "Environment: DDPC_CC is the C compiler (default: cc), DDPC_NVCC that of CUDA; NO_COLOR "
+      "means no colours\n"
       "Exit status: 0 done, 1 the job has mistakes, 2 wrong options or the C compiler failed\n");
   text_free(&stages);
 }
