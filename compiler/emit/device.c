@@ -41,8 +41,8 @@ void device_write_header(Emit *e, Text *out) {
       "   read in device memory, so that the launches can be captured and replayed.\n"
       "   B is the number of samples of a micro-batch; all other sizes are constants. */\n");
   text_add(out, "#include \"ddp/settings.h\"\n");
-  static const char *const headers[] = {"ddp_cuda", "math",  "draw",     "memory",
-                                        "nest",     "arena", "optimizer"};
+  static const char *const headers[] = {"ddp_cuda", "math",  "draw",
+                                        "memory",   "arena", "optimizer"};
   for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
     text_addf(out, "#include \"kernels/cuda/%s.h\"\n", headers[i]);
   emit_includes(e, out);
@@ -86,7 +86,7 @@ void device_write_target(Emit *e, Text *out) {
             "const DdpTarget target = {\n"
             "    .name = \"%s\",\n"
             "    .device = &ddp_device_cuda,\n"
-            "    .backend = &ddp_backend_nccl,\n"
+            "    .backend = NULL,\n"
             "    .sm = sm,\n"
             "    .ptx = %d,\n"
             "    .scratch = scratch,\n"
