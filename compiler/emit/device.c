@@ -11,10 +11,9 @@ void emit_scratch(Emit *e, const char *bytes) {
 }
 
 static void write_scratch(const Emit *e, Text *out) {
-  text_add(out, "/* Bytes that kernels use, one after the other */\n"
-                "static constexpr int64_t scratch = ddp_most({");
-  for (uint32_t i = 0; i < e->scratch.len; i++)
-    text_addf(out, "%s%s", i ? ",\n    " : "\n    ", e->scratch.at[i]);
+  text_add(out, "/* Bytes that kernels use, one after the other; the runtime's own among them */\n"
+                "static constexpr int64_t scratch = ddp_most({\n    ddp_arena_scratch");
+  for (uint32_t i = 0; i < e->scratch.len; i++) text_addf(out, ",\n    %s", e->scratch.at[i]);
   text_add(out, "});\n\n");
 }
 
