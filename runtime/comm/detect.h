@@ -29,6 +29,7 @@ DdpError *ddp_fan_pods(DdpFanOut *out);
 DdpError *ddp_fan_accelerate(DdpFanOut *out);
 /* Whole text is an integer within [low, high]. */
 bool ddp_detect_int(const char *text, int low, int high, int *out);
-/* "auto", "cpu": usable CPUs; "gpu": refused for now; else a number >= 1. */
+/* "auto": devices of the program, or usable CPUs; "gpu": devices, and refused by a program for CPUs; "cpu":
+   usable CPUs; else a number >= 1. */
 DdpError *ddp_detect_count(const char *name, const char *text, int *out);
 #endif

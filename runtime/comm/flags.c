@@ -9,7 +9,7 @@
 #include <string.h>
 
 const char ddp_launch_help[] =
-    "  --nproc-per-node N    start N ranks on this host (auto: one per usable CPU)\n"
+    "  --nproc-per-node N    start N ranks on this host (auto: one per GPU or usable CPU)\n"
     "  --nnodes N            hosts of the job; run the same command on each of them\n"
     "  --node-rank K         which of them this is, from 0\n"
     "  --master-addr HOST    host with --node-rank 0\n"
@@ -29,15 +29,26 @@ bool ddp_detect_int(const char *text, int low, int high, int *out) {
   return true;
 }
 
+static DdpError *(*count_devices)(int *out); /* NULL: ranks are on CPUs */
+
+void ddp_launch_devices(DdpError *(*count)(int *out)) {
+  count_devices = count;
+}
+
 DdpError *ddp_detect_count(const char *name, const char *text, int *out) {
-  if (strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0) {
+  bool automatic = strcmp(text, "auto") == 0, gpu = strcmp(text, "gpu") == 0;
+  if (count_devices && (automatic || gpu)) return count_devices(out);
+  if (automatic || strcmp(text, "cpu") == 0) {
     cpu_set_t set;
     CPU_ZERO(&set);
     *out = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     return NULL;
   }
-  if (strcmp(text, "gpu") == 0)
-    return ddp_error(DDP_USAGE, "%s=gpu is not supported yet; give the number of ranks", name);
+  if (gpu)
+    return ddp_error(DDP_USAGE,
+                     "%s=gpu: this program trains on CPUs (ddpc --target cuda:sm_NN makes one for "
+                     "GPUs); give the number of ranks",
+                     name);
   if (!ddp_detect_int(text, 1, 4096, out))
     return ddp_error(DDP_USAGE, "%s takes a number of ranks from 1 to 4096 or \"auto\", not \"%s\"",
                      name, text);

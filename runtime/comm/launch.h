@@ -32,6 +32,8 @@ enum { DDP_LAUNCH_PORTS = 8 };
 /* Candidate number i of the ports that rank 0 may listen on. */
 int ddp_launch_port(const DdpLaunch *l, int i);
 
+/* Before ddp_launch, by programs for devices: how many of them this host has for ranks ("--nproc-per-node auto"). */
+void ddp_launch_devices(DdpError *(*count)(int *out));
 /* Reads launcher flags out of argv (removing them) and the environment. In parent mode it starts
    the ranks, waits for them and sets *parent_exit to the exit code (>= 0); otherwise *parent_exit
    = -1. */

@@ -4,12 +4,14 @@
 #include "failure.h"
 #include <cuda_runtime_api.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char cpu_hint[] = "or build for CPUs (ddpc without --target)";
@@ -50,6 +52,41 @@ static DdpError *count_devices(int *out) {
                      visible(), cpu_hint);
   }
   return cuda_status(error, "ask for the number of GPUs");
+}
+
+/* What a child says: a number, or the text of an error. */
+typedef struct Answer {
+  int count;
+  char error[1020];
+} Answer;
+
+static void answer(int fd) {
+  Answer a = {0};
+  DdpError *e = driver();
+  if (!e) e = count_devices(&a.count);
+  if (e) snprintf(a.error, sizeof a.error, "%s", e->message);
+  _exit(write(fd, &a, sizeof a) == (ssize_t)sizeof a ? 0 : 1);
+}
+
+DdpError *cuda_count(int *out) {
+  Answer a = {.error = "the process that was to count the GPUs ended without an answer"};
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC))
+    return ddp_error(DDP_FAILED, "cannot make a pipe: %s", strerror(errno));
+  pid_t child = fork();
+  if (child == 0) answer(ends[1]);
+  close(ends[1]);
+  if (child > 0) {
+    Answer got;
+    ssize_t n; /* a pipe takes and gives as little as an answer in one piece */
+    do n = read(ends[0], &got, sizeof got);
+    while (n < 0 && errno == EINTR);
+    if (n == (ssize_t)sizeof got) a = got;
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+  }
+  close(ends[0]);
+  *out = a.count;
+  return *a.error ? ddp_error(DDP_FAILED, "%s", a.error) : NULL;
 }
 
 /* A launcher may show every rank its own GPU and no other. Whether it did is seen by a name on this host

@@ -4,6 +4,9 @@
 #include "ddp/job.h"
 #include "ddp/status.h"
 
+/* DdpDevice.count: visible GPUs, asked in a process of its own, since a process that has asked cannot fork into
+   ranks. Errors: no driver, a driver that is too old, no GPU. */
+DdpError *cuda_count(int *out);
 /* *out: number of a visible device. Errors: no driver, a driver that is too old, no GPU, fewer GPUs than
    ranks of this host, a GPU that the program has no code for. Asks the driver only for numbers: no context
    is made, so an answer takes no time. */

@@ -168,6 +168,7 @@ static DdpError *cuda_order(void *first, void *later) {
 const DdpDevice ddp_device_cuda = {
     .name = "cuda",
     .apart = true,
+    .count = cuda_count,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

@@ -16,6 +16,8 @@ typedef enum DdpStream {
 typedef struct DdpDevice {
   const char *name; /* "cpu", "cuda" */
   bool apart;       /* has memory of its own: the host neither reads nor writes it */
+  /* How many are visible; the calling process is none that will use them. NULL: one for each usable CPU. */
+  DdpError *(*count)(int *out);
   /* Chooses and opens the device of this rank: number local_rank of those that are visible. Errors: no
      driver, no such device, a device that the program has no code for; at once, before data are read. */
   DdpError *(*open)(const DdpJob *job, int local_rank, int local_world);

@@ -384,6 +384,7 @@ int ddp_main(const DdpJob *job, int argc, char **argv) {
   DdpError *error = check_cpu(job);
   if (error) return finish(&launch, error, false);
   run_restart_ready(job, &argc, argv);
+  if (job->target) ddp_launch_devices(job->target->device->count);
   error = ddp_launch(&argc, argv, &launch, &parent_exit);
   if (!error && parent_exit < 0) error = run_restart_flags(&launch, &argc, &argv);
   if (error) return finish(&launch, error, false);

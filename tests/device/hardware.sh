@@ -34,6 +34,7 @@ if [ "$linked" = real ]; then
   fi
   expect 1 "this machine has no NVIDIA driver (libcuda.so.1): install it" -- 0 1 sm_90
   expect 1 "or build for CPUs (ddpc without --target)" -- 0 1 sm_90
+  expect 1 "this machine has no NVIDIA driver" -- count
   [ "$failures" -eq 0 ]
   exit
 fi
@@ -53,6 +54,9 @@ expect 1 "no GPU (CUDA_VISIBLE_DEVICES=7):" CUDASIM_DEVICES=0 CUDA_VISIBLE_DEVIC
 expect 0 "sm_90" CUDASIM_DEVICES=2 -- 1 2 sm_90
 expect 2 "4 ranks on this host and 2 GPUs visible: a rank trains on a GPU of its own; start 2" CUDASIM_DEVICES=2 -- 0 4 sm_90
 expect 2 "3 ranks on this host and 2 GPUs visible (CUDA_VISIBLE_DEVICES=4,5)" CUDASIM_DEVICES=2 CUDA_VISIBLE_DEVICES=4,5 -- 2 0 sm_90
+expect 0 "3" CUDASIM_DEVICES=3 -- count
+expect 1 "shows this program no GPU" CUDASIM_DEVICES=0 -- count
+expect 1 "no NVIDIA driver" CUDASIM_DRIVER=0 -- count
 # its architecture
 expect 0 "sm_90" -- 0 1 sm_80,sm_90
 expect 1 "was built for sm_80 and GPU 0 is sm_90: build it again with --target cuda:sm_90" -- 0 1 sm_80

@@ -279,7 +279,7 @@ static const Case cases[] = {
      .text = "PET_RDZV_BACKEND=c10d needs torchrun"},
     {.name = "ranks on GPUs",
      .environment = {"PET_NPROC_PER_NODE=gpu"},
-     .text = "PET_NPROC_PER_NODE=gpu"},
+     .text = "PET_NPROC_PER_NODE=gpu: this program trains on CPUs"},
     {.name = "several ranks for each host",
      .environment = {"RANK=1", "WORLD_SIZE=2", "NPROC_PER_NODE=8", "MASTER_ADDR=a",
                      "MASTER_PORT=7"},
@@ -390,6 +390,33 @@ static const char *flags(const char *line, DdpFanOut *fan, char *buffer, size_t 
   return buffer;
 }
 
+static DdpError *three_devices(int *out) {
+  *out = 3;
+  return NULL;
+}
+static DdpError *no_device(int *out) {
+  (void)out;
+  return ddp_error(DDP_FAILED, "no GPU");
+}
+/* Programs for GPUs: one rank for each, unless CPUs are asked for. */
+static void test_devices(void **state) {
+  (void)state;
+  char b[512];
+  DdpFanOut f;
+  ddp_launch_devices(three_devices);
+  flags("--nproc-per-node auto", &f, b, sizeof b);
+  assert_int_equal(f.per_node, 3);
+  flags("--nproc-per-node gpu", &f, b, sizeof b);
+  assert_int_equal(f.per_node, 3);
+  flags("--nproc-per-node 2", &f, b, sizeof b);
+  assert_int_equal(f.per_node, 2);
+  flags("--nproc-per-node cpu", &f, b, sizeof b);
+  assert_true(f.per_node >= 1);
+  ddp_launch_devices(no_device);
+  assert_string_equal(flags("--nproc-per-node auto", &f, b, sizeof b), "error: no GPU");
+  ddp_launch_devices(NULL);
+}
+
 static void test_flags(void **state) {
   (void)state;
   char b[512];
@@ -481,9 +508,9 @@ static void test_launched_twice(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_environments),   cmocka_unit_test(test_flags),
-      cmocka_unit_test(test_launched_twice), cmocka_unit_test(test_one_and_flags),
-      cmocka_unit_test(test_slurm_lists),
+      cmocka_unit_test(test_environments),  cmocka_unit_test(test_flags),
+      cmocka_unit_test(test_devices),       cmocka_unit_test(test_launched_twice),
+      cmocka_unit_test(test_one_and_flags), cmocka_unit_test(test_slurm_lists),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
