@@ -170,7 +170,8 @@ static Args device_object_arguments(Arena *a, const HostCompile *c, const Instal
   return args;
 }
 
-/* The emulator's stand-ins of NVIDIA's libraries have the names of these, in a folder of their own. */
+/* The emulator's stand-ins of NVIDIA's libraries have the names of these, in a folder of their own, and find
+   the emulator in the program. */
 static Args link_arguments(Arena *a, const HostCompile *c, const Install *where) {
   Args args = {0};
   bool emulated = c->target->emulated;
@@ -183,6 +184,7 @@ static Args link_arguments(Arena *a, const HostCompile *c, const Install *where)
   add(a, &args, arena_printf(a, "%s/libddp_runtime.a", where->library));
   if (emulated) {
     add(a, &args, arena_printf(a, "%s/libcudasim.a", where->library));
+    add_words(a, &args, "-rdynamic -Wl,--disable-new-dtags");
     add(a, &args, arena_printf(a, "-Wl,-rpath,%s/cudasim", where->library));
     add_words(a, &args, DDPC_SANITIZE);
   } else {

@@ -290,35 +290,43 @@ static void write_pool(const Call *c) {
 
 /* ---------- attention ---------- */
 
-/* ddp_attention<float, 64, 64>; its first arguments in p. */
-static const char *attention(const Call *c, const char *function, int first, Pieces *p) {
+/* The shape, with a name of its own: calls stay short. Out: "ddp_attention<float, 64, 64>", and its first
+   arguments in p. */
+static const char *begin_attention(const Call *c, const char *function, int first, Pieces *p) {
   Arena *a = c->e->arena;
   const Val *in = &c->v->in[first];
   Type q = call_type(c, in[0]), v = call_type(c, in[2]);
   check(dim_known(q.dim[3]) && dim_known(v.dim[3]), "attention over heads of B numbers");
-  p->at[p->n++] = "step";
-  uint32_t from = p->n;
-  call_attention(c, p, first, false);
-  p->at[from] = arena_printf(a, "DdpAttention{%s", p->at[from]);
-  p->at[p->n - 1] = arena_printf(a, "%s}", p->at[p->n - 1]);
+  Pieces shape = {0};
+  call_attention(c, &shape, first, false);
+  text_addf(c->out, "%s{\n", c->indent);
+  write_list(c->out, arena_printf(a, "%s  ", c->indent), "const DdpAttention heads = {", shape.at,
+             shape.n, "};\n");
   bool drops = c->v->attr[op_attr(c->v->op, "keep")].as.f < 1;
+  p->at[p->n++] = "step";
+  p->at[p->n++] = "heads";
   p->at[p->n++] = drops ? c->name(c->self, OPERAND_draw, c->k->call) : "DdpSite{}";
   return arena_printf(a, "%s<%s, %lld, %lld>", function, c->e->target->storage_type(q.dtype),
                       (long long)q.dim[3].fixed, (long long)v.dim[3].fixed);
 }
 
+static void end_attention(const Call *c, const char *function, const Pieces *p) {
+  write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent), function, p->at, p->n, c->tail);
+  text_addf(c->out, "%s}\n", c->indent);
+}
+
 static void write_attention(const Call *c) {
   Pieces p = {0};
-  const char *function = attention(c, "ddp_attention", 0, &p);
+  const char *function = begin_attention(c, "ddp_attention", 0, &p);
   p.at[p.n++] = call_memory(c, c->k->call);
   p.at[p.n++] = call_part(c, 1);
-  write_call(c->out, c->indent, function, p.at, p.n, c->tail);
+  end_attention(c, function, &p);
 }
 
 static void write_attention_grad(const Call *c) {
   Pieces p = {0};
   Type q = call_type(c, c->v->in[3]);
-  const char *function = attention(c, "ddp_attention_grad", 3, &p);
+  const char *function = begin_attention(c, "ddp_attention_grad", 3, &p);
   p.at[p.n++] = call_heads(c, "DdpHeads", c->v->in[0]);
   p.at[p.n++] = call_heads(c, "DdpHeads", c->v->in[1]);
   p.at[p.n++] = call_memory(c, c->v->in[2]);
@@ -327,7 +335,7 @@ static void write_attention_grad(const Call *c) {
   p.at[p.n++] = call_part(c, 2);
   emit_scratch(c->e, arena_printf(c->e->arena, "ddp_attention_scratch(%lld, %lld, %lld)",
                                   most(c, q.dim[0]), most(c, q.dim[2]), most(c, q.dim[1])));
-  write_call(c->out, c->indent, function, p.at, p.n, c->tail);
+  end_attention(c, function, &p);
 }
 
 const CallRow calls_cuda[] = {

@@ -51,12 +51,12 @@ static const char *parameter(Emit *e, const Program *p, const Operand *o, const 
   die("unknown operand");
 }
 
-void write_call(Text *t, const char *indent, const char *head, const char *const *args, uint32_t n,
+void write_list(Text *t, const char *indent, const char *head, const char *const *args, uint32_t n,
                 const char *tail) {
-  size_t column = strlen(indent) + strlen(head) + 1, deep = column, begin = t->len;
-  text_addf(t, "%s%s(", indent, head);
+  size_t column = strlen(indent) + strlen(head), deep = column, begin = t->len;
+  text_addf(t, "%s%s", indent, head);
   for (uint32_t i = 0; i < n; i++) {
-    size_t need = strlen(args[i]) + (i + 1 < n ? 2 : strlen(tail) + 1);
+    size_t need = strlen(args[i]) + (i + 1 < n ? 2 : strlen(tail));
     if (i && column + need > 100) {
       text_addf(t, "\n%*s", (int)deep, "");
       column = deep;
@@ -64,13 +64,23 @@ void write_call(Text *t, const char *indent, const char *head, const char *const
     text_addf(t, "%s%s", args[i], i + 1 < n ? ", " : "");
     if (i + 1 < n) column += strlen(args[i]) + 2;
   }
-  text_addf(t, ")%s", tail);
+  text_add(t, tail);
   /* a blank after a comma before a line break is none of ours */
   char *from = t->at + begin, *to = from;
   for (; *from; from++)
     if (!(from[0] == ' ' && from[1] == '\n')) *to++ = *from;
   *to = 0;
   t->len = (size_t)(to - t->at);
+}
+
+void write_call(Text *t, const char *indent, const char *head, const char *const *args, uint32_t n,
+                const char *tail) {
+  Text open = {0}, close = {0};
+  text_addf(&open, "%s(", head);
+  text_addf(&close, ")%s", tail);
+  write_list(t, indent, open.at, args, n, close.at);
+  text_free(&open);
+  text_free(&close);
 }
 
 /* Operands in the order of the parameters: memory written, read, the rest as met; B and what all

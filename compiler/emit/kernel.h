@@ -112,6 +112,9 @@ Val kernel_base(const Program *p, Val v);
 /* The value whose name stands for the memory of v: a result that took the place of an operand has a
    name of its own, buffers and states keep theirs. */
 Val kernel_named(const Program *p, Val v);
+/* HEADarg, arg, ...TAIL with lines up to 100 columns; HEAD ends in a bracket that TAIL closes. */
+void write_list(Text *t, const char *indent, const char *head, const char *const *args, uint32_t n,
+                const char *tail);
 /* NAME(arg, arg, ...)TAIL with lines up to 100 columns. */
 void write_call(Text *t, const char *indent, const char *head, const char *const *args, uint32_t n,
                 const char *tail);
