@@ -11,8 +11,28 @@ struct __align__(4) __half2 {
 };
 
 namespace cudasim {
-float half_to_float(uint16_t bits);
-uint16_t float_to_half(float f); /* to nearest, ties to even */
+inline float half_to_float(uint16_t bits) {
+  unsigned sign = (unsigned)(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
+           fraction = bits & 1023;
+  if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);
+  if (exponent) return __uint_as_float(sign | (exponent + 112) << 23 | fraction << 13);
+  float f = (float)fraction * 0x1p-24f; /* below the normal numbers, exact */
+  return sign ? -f : f;
+}
+
+/* To nearest, ties to even. */
+inline uint16_t float_to_half(float f) {
+  unsigned u = __float_as_uint(f), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0x7fff;
+  if (magnitude >= 0x477ff000)
+    return (uint16_t)(sign | 0x7c00); /* 65520 and more round to infinity */
+  if (magnitude < 0x38800000) {       /* 2^-14: adding 0.5 rounds at 2^-24 */
+    unsigned low = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000;
+    return (uint16_t)(sign | low);
+  }
+  unsigned odd = magnitude >> 13 & 1;
+  return (uint16_t)(sign | (magnitude - 0x38000000 + 0xfff + odd) >> 13);
+}
 } // namespace cudasim
 static inline float __half2float(__half a) {
   return cudasim::half_to_float(a.bits);
