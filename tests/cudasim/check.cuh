@@ -37,7 +37,7 @@
 #define DYNAMIC_SHARED(T, name) T *const name = reinterpret_cast<T *>(cudasim::dyn_smem)
 #endif
 
-static int failures;
+inline int failures;
 #define EXPECT(condition, ...)                                                                     \
   do {                                                                                             \
     if (!(condition)) {                                                                            \

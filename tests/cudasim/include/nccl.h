@@ -97,8 +97,6 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t 
                            ncclComm_t c, cudaStream_t stream);
 ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t type, ncclComm_t c,
                            cudaStream_t stream);
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t c, cudaStream_t stream);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 #ifdef __cplusplus

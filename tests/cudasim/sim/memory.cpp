@@ -2,6 +2,7 @@
    alignment allows. What lies between is watched: by the address sanitizer, else by comparing it after each kernel.
    New memory is full of NaN. */
 #include "sim.h"
+#include <execinfo.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,19 +75,45 @@ void check_edges() {
   for (auto &[p, a] : device) edges(p, a, false);
 }
 
-/* ---------- the host must not touch it ---------- */
+/* ---------- forbidden pages ---------- */
+/* Says who touched what, and ends the run; what is not ours goes its own way. */
 static struct sigaction old_action;
 static void on_fault(int sig, siginfo_t *info, void *context) {
-  if (auto *a = find(info->si_addr)) {
-    char text[160];
-    int n =
-        snprintf(text, sizeof text,
-                 "cudasim: the host touched byte %td of an allocation of the device (%zu bytes)\n",
-                 (char *)info->si_addr - a->first, a->second.bytes);
-    if (write(2, text, (size_t)n) < 0) _exit(66);
+  char *at = (char *)info->si_addr, text[200];
+  int n = 0;
+  for (auto &[p, a] : device)
+    if (at >= a.map && at < p + a.bytes)
+      n = snprintf(
+          text, sizeof text,
+          "cudasim: the host touched byte %td of an allocation of the device (%zu bytes)\n", at - p,
+          a.bytes);
+    else if (at >= p + a.bytes && at < a.map + a.mapped)
+      n = snprintf(text, sizeof text,
+                   "cudasim: kernel %s, block (%u,%u,%u): byte %td of an allocation of %zu bytes\n",
+                   running_kernel(), block_idx.x, block_idx.y, block_idx.z, at - p, a.bytes);
+  if (n) {
+    void *frames[32];
+    if (write(2, text, (size_t)n) > 0) backtrace_symbols_fd(frames, backtrace(frames, 32), 2);
+    _exit(66);
   }
-  if (old_action.sa_flags & SA_SIGINFO) old_action.sa_sigaction(sig, info, context);
-  sigaction(SIGSEGV, &old_action, nullptr); /* again, and then its own way */
+  if (old_action.sa_flags & SA_SIGINFO)
+    old_action.sa_sigaction(sig, info, context);
+  else
+    sigaction(SIGSEGV, &old_action, nullptr); /* and once more */
+}
+/* Whoever has set a handler since the last time is asked after this one. The sanitizers' say more. */
+static void watch_faults() {
+#if !defined(CUDASIM_ASAN) && !defined(CUDASIM_TSAN)
+  struct sigaction now = {}, mine = {};
+  sigaction(SIGSEGV, nullptr, &now);
+  if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault) return;
+  old_action = now;
+  mine.sa_sigaction = on_fault;
+  mine.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &mine, nullptr);
+#else
+  (void)on_fault;
+#endif
 }
 static void protect(int rights) {
   for (auto &[p, a] : device) mprotect(a.map, a.mapped - PAGE, rights);
@@ -96,15 +123,6 @@ DeviceAccess::DeviceAccess() {
 }
 DeviceAccess::~DeviceAccess() {
   if (knobs().protect && --open_count == 0) protect(PROT_NONE);
-}
-static void watch_host() {
-  static bool done;
-  if (done) return;
-  done = true;
-  struct sigaction a = {};
-  a.sa_sigaction = on_fault;
-  a.sa_flags = SA_SIGINFO;
-  sigaction(SIGSEGV, &a, &old_action);
 }
 
 /* ---------- allocations ---------- */
@@ -119,10 +137,8 @@ void *device_alloc(size_t bytes) {
   memset(p, FRESH, bytes);
   edges(p, a, true);
   mprotect(a.map + body, PAGE, PROT_NONE);
-  if (knobs().protect) {
-    watch_host();
-    if (!open_count) mprotect(a.map, body, PROT_NONE);
-  }
+  if (knobs().protect && !open_count) mprotect(a.map, (size_t)body, PROT_NONE);
+  watch_faults();
   device[p] = a;
   allocated += room;
   return p;
