@@ -59,7 +59,9 @@ static void rows(void **state) {
       rows_add<int64_t>(ddp_rows_add_i64, 5000, 1, 50257, kind, accumulate);
     }
   rows_add<int32_t>(ddp_rows_add_i32, 70, 33, 70000, EVEN, true); /* three digits */
-  rows_add<int64_t>(ddp_rows_add_i64, 0, 8, 16, EVEN, false);     /* cleared all the same */
+  /* more tiles than one turn of the scan adds up */
+  rows_add<int32_t>(ddp_rows_add_i32, 70000, 1, 300, EVEN, true);
+  rows_add<int64_t>(ddp_rows_add_i64, 0, 8, 16, EVEN, false); /* cleared all the same */
 }
 
 /* Numbers with all their digits: the order of additions is that of the input within a chunk. */

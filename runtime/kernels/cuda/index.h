@@ -227,7 +227,6 @@ static __global__ void __launch_bounds__(256)
   const float *part = s.parts + chunk * 2 * s.width + column;
   float sum = part[s.width];
   for (int64_t at = end; at < s.n && s.place[at] == place; at += DDP_SUM_CHUNK) {
-    if (s.place[at - 1] != place) break;
     part += 2 * s.width;
     sum += *part;
   }
