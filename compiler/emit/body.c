@@ -104,7 +104,27 @@ bool root_is_read(const Nest *n, Val v) {
   return false;
 }
 
-const char *root_stored(Body *b, const NestRoot *r, const char *value) {
+static const char *stored(Body *b, const NestRoot *r, const char *value) {
   const char *convert = b->e->target->store(value_at(b->n->g, r->val)->type.dtype);
   return *convert ? arena_printf(b->e->arena, "%s(%s)", convert, value) : value;
+}
+
+void body_store(Body *b, const NestRoot *r, const char *value) {
+  const ValuePlace *place = body_place(b, r->val);
+  if (place->home == HOME_sum) {
+    body_line(b, "*%s += %s;", body_operand(b, OPERAND_sum, r->val, true), value);
+    return;
+  }
+  value = stored(b, r, value);
+  const char *y = body_operand(b, OPERAND_memory, r->val, true);
+  const char *ix = scalar_index(b, r->ix, BIND_weak);
+  if (place->home == HOME_out)
+    body_line(b, "%s%s = %s;", b->operand_name ? "" : "*", y, value);
+  else if (place->home == HOME_grad && b->accumulates) /* the value may be a sum or a choice */
+    body_line(b,
+              strchr(value, ' ') ? "%s[%s] = %s ? %s[%s] + (%s) : %s;"
+                                 : "%s[%s] = %s ? %s[%s] + %s : %s;",
+              y, ix, body_operand(b, OPERAND_accumulate, 0, false), y, ix, value, value);
+  else
+    body_line(b, "%s[%s] = %s;", y, ix, value);
 }

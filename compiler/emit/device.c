@@ -14,6 +14,7 @@ static void write_scratch(const Emit *e, Text *out) {
   text_add(out, "/* Bytes that kernels use, one after the other; the runtime's own among them */\n"
                 "static constexpr int64_t scratch = ddp_most({\n    ddp_arena_scratch");
   for (uint32_t i = 0; i < e->scratch.len; i++) text_addf(out, ",\n    %s", e->scratch.at[i]);
+  if (e->nest_scratch) text_addf(out, ",\n    %lld", (long long)e->nest_scratch);
   text_add(out, "});\n\n");
 }
 
@@ -40,7 +41,7 @@ void device_write_header(Emit *e, Text *out) {
       "   read in device memory, so that the launches can be captured and replayed.\n"
       "   B is the number of samples of a micro-batch; all other sizes are constants. */\n");
   text_add(out, "#include \"ddp/settings.h\"\n");
-  static const char *const headers[] = {"ddp_cuda", "math",  "draw",
+  static const char *const headers[] = {"ddp_cuda", "math",  "draw",     "nest",
                                         "memory",   "arena", "optimizer"};
   for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
     text_addf(out, "#include \"kernels/cuda/%s.h\"\n", headers[i]);

@@ -62,6 +62,7 @@ typedef struct Emit {
   VEC(const char *) scratch; /* devices: bytes that calls need, constants of the text */
   Names globals;
   const char **leaf_name; /* identifier of each leaf */
+  int64_t nest_scratch;   /* devices: bytes that the kernels of nests need, the most of all */
 } Emit;
 
 /* One call of what a nest became: a function, or a kernel of a device with its grid. */

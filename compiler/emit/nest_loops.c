@@ -55,28 +55,7 @@ static void plan_root(Writer *w, uint32_t number, const LoopPath *path) {
   plan->at = arena_printf(a, r->kind == ROOT_argmax ? "at%u" : "nan%u", w->maxima++);
 }
 
-/* ---------- stores ---------- */
-
-static void write_store(Writer *w, const NestRoot *r, const char *value) {
-  Body *b = &w->b;
-  const ValuePlace *place = body_place(b, r->val);
-  if (place->home == HOME_sum) {
-    body_line(b, "*%s += %s;", body_operand(b, OPERAND_sum, r->val, true), value);
-    return;
-  }
-  value = root_stored(b, r, value);
-  const char *y = body_operand(b, OPERAND_memory, r->val, true);
-  const char *ix = scalar_index(b, r->ix, BIND_weak);
-  if (place->home == HOME_out)
-    body_line(b, "%s%s = %s;", b->operand_name ? "" : "*", y, value);
-  else if (place->home == HOME_grad && b->accumulates) /* the value may be a sum or a choice */
-    body_line(b,
-              strchr(value, ' ') ? "%s[%s] = %s ? %s[%s] + (%s) : %s;"
-                                 : "%s[%s] = %s ? %s[%s] + %s : %s;",
-              y, ix, body_operand(b, OPERAND_accumulate, 0, false), y, ix, value, value);
-  else
-    body_line(b, "%s[%s] = %s;", y, ix, value);
-}
+/* ---------- memory ---------- */
 
 static void open_loop(Writer *w, uint32_t loop);
 static void close_loop(Writer *w);
@@ -171,7 +150,7 @@ static void finish_accumulator(Writer *w, uint32_t number) {
               scalar_index(b, r->ix, BIND_weak), value);
     return;
   }
-  if (!r->row_only) write_store(w, r, value);
+  if (!r->row_only) body_store(b, r, value);
   b->row[number] = value;
 }
 
@@ -257,7 +236,7 @@ static void write_roots(Writer *w, uint32_t stage) {
       bool per_row = s->loops == 0 && root_is_read(b->n, r->val);
       const char *t = per_row ? scalar_name(b, r->temp) : scalar_text(b, r->temp, BIND_weak);
       if (per_row) b->row[i] = t;
-      if (!r->row_only) write_store(w, r, t);
+      if (!r->row_only) body_store(b, r, t);
     }
   }
 }

@@ -80,6 +80,7 @@ const char *root_type(const Body *b, const NestRoot *r);
 const char *root_lowest(DType t);
 bool root_checks_nan(const Nest *n, const NestRoot *r);
 bool root_is_read(const Nest *n, Val v); /* by a later stage, as a row value */
-const char *root_stored(Body *b, const NestRoot *r, const char *value); /* as memory holds it */
 void body_line(Body *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The statement that leaves the root's value where it belongs; the loops that it keeps are open. */
+void body_store(Body *b, const NestRoot *r, const char *value);
 #endif

@@ -6,6 +6,7 @@
 #include "kernels/random.h"
 #include "program.h"
 #include <dlfcn.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,8 +19,48 @@ typedef struct Entry {
   void (*run)(DdpStep *step);
 } Entry;
 
+/* What stands around the functions of a target, and who compiles it. */
+typedef struct Language {
+  const Target *target;
+  const char *file, *before, *array, *command;
+} Language;
+static const Language languages[] = {
+    {&target_cpu, "graphs.c",
+     "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
+     "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
+     "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/pool.h\"\n"
+     "#include \"kernels/cpu/random.h\"\n",
+     "extern void (*const graphs[])(DdpStep *);\nvoid (*const graphs[])(DdpStep *) = {",
+     "%s -std=gnu11 -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd -fPIC "
+     "-shared -Wall -Wextra -Werror %s -I%s %s -o %s %s %s -lm"},
+    {&target_cuda, "graphs.cu",
+     "#include <stdio.h>\n#include <stdlib.h>\n#include \"kernels/cuda/nest.h\"\n#include "
+     "\"ddp/job.h\"\n#include \"ddp/settings.h\"\n"
+     "#ifndef DDP_CALLS\n#define DDP_CALLS\n#endif\n"
+     "void ddp_cuda_check(int error, const char *what, const char *file, int line) {\n"
+     "  if (error) fprintf(stderr, \"%s:%d: %s: error %d\\n\", file, line, what, error), abort();\n"
+     "}\n",
+     "extern \"C\" {\nextern void (*const graphs[])(DdpStep *);\n"
+     "static void *make(void) {\n  cudaStream_t s;\n"
+     "  return cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) ? NULL : s;\n}\n"
+     "static int wait(void *s) {\n  return cudaStreamSynchronize((cudaStream_t)s);\n}\n"
+     "extern const struct Streams {\n  void *(*make)(void);\n  int (*wait)(void *s);\n} streams;\n"
+     "const struct Streams streams = {make, wait};\n"
+     "}\nvoid (*const graphs[])(DdpStep *) = {",
+     "%s -std=c++20 -x c++ -ffp-contract=off -fPIC -shared -Wall -Wextra -Werror %s -I%s "
+     "-I" TEST_CUDASIM_INCLUDE " %s -o %s %s -x none %s " TEST_CUDASIM_LIBRARY " -lpthread -lm"},
+};
+
+typedef struct Streams { /* of the emitted text */
+  void *(*make)(void);
+  int (*wait)(void *stream);
+} Streams;
+
 struct Emitted {
   Arena *arena;
+  const Language *language;
+  const Streams *streams; /* of a device */
+  void *stream;
   Text functions;
   char *whole;
   Emit emit;
@@ -27,11 +68,12 @@ struct Emitted {
   VEC(Entry) entries;
 };
 
-Emitted *emitted_new(Arena *a) {
+Emitted *emitted_new(Arena *a, const Target *target) {
   Emitted *e = ARENA_NEW(a, Emitted);
   e->arena = a;
-  e->options = (EmitOptions){&target_cpu, "test", "native"};
-  e->emit = (Emit){.options = &e->options, .target = &target_cpu, .arena = a};
+  e->language = &languages[target == &target_cuda];
+  e->options = (EmitOptions){target, "test", "native"};
+  e->emit = (Emit){.options = &e->options, .target = target, .arena = a};
   names_init(&e->emit.globals, a, NULL);
   return e;
 }
@@ -78,10 +120,17 @@ static Plan *make_plan(Arena *a, Graph *g) {
   return plan;
 }
 
+static bool has_calls(const Program *p) {
+  for (uint32_t i = 0; i < p->kernels.len; i++)
+    if (p->kernels.at[i].kind == KERNEL_call) return true;
+  return false;
+}
+
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max) {
   Entry entry = {.plan = make_plan(e->arena, g)};
   ProgramOptions how = {.batch_max = batch_max};
   plan_program(&entry.p, e->arena, g, &how);
+  if (e->language->target == &target_cuda && has_calls(&entry.p)) return -1;
   plan_name_values(&entry.p, e->arena, NULL);
   KernelNames taken = {0};
   plan_name_kernels(&entry.p, e->arena, &taken);
@@ -103,11 +152,7 @@ const char *emitted_text(const Emitted *e) {
 
 static void assemble(Emitted *e) {
   Text t = {0};
-  text_add(&t,
-           "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
-           "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
-           "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/pool.h\"\n"
-           "#include \"kernels/random.h\"\n");
+  text_add(&t, e->language->before);
   emit_includes(&e->emit, &t);
   text_add(&t, "\n");
   text_add(
@@ -117,35 +162,57 @@ static void assemble(Emitted *e) {
       "  (void)step;\n  memmove(out, in, (size_t)n * sizeof *out);\n}\n");
   emit_functions(&e->emit, &t);
   text_add(&t, e->functions.at);
-  text_add(&t, "extern void (*const graphs[])(DdpStep *);\nvoid (*const graphs[])(DdpStep *) = {");
+  text_add(&t, e->language->array);
   for (uint32_t i = 0; i < e->entries.len; i++) text_addf(&t, "%sgraph_%u", i ? ", " : "", i);
   text_add(&t, "};\n");
   e->whole = arena_strdup(e->arena, t.at);
   text_free(&t);
 }
 
-void emitted_build(Emitted *e, const char *cc, const char *flags) {
+/* The text in a file of a new folder. */
+static const char *write_source(Emitted *e) {
   assemble(e);
-  char folder[] = "/tmp/ddpc-emit-XXXXXX";
+  char *folder = arena_strdup(e->arena, "/tmp/ddpc-emit-XXXXXX");
   check(mkdtemp(folder), "no temporary folder");
-  char *source = arena_printf(e->arena, "%s/graphs.c", folder);
-  char *library = arena_printf(e->arena, "%s/graphs.so", folder);
+  const char *source = arena_printf(e->arena, "%s/%s", folder, e->language->file);
   FILE *f = fopen(source, "w");
   check(f && fputs(e->whole, f) >= 0 && !fclose(f), "cannot write %s", source);
-  const char *command = arena_printf(
-      e->arena,
-      "%s -std=gnu11 -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd -fPIC "
-      "-shared -Wall -Wextra -Werror %s -I%s %s -o %s %s %s -lm",
-      cc, flags, TEST_INCLUDE, TEST_DEFINITIONS, library, source, TEST_LIBRARIES);
+  return source;
+}
+
+static void remove_files(const char *source, const char *other) {
+  unlink(other);
+  unlink(source);
+  rmdir(dirname(strdupa(source)));
+}
+
+void emitted_compiles(Emitted *e, const char *compiler) {
+  const char *source = write_source(e), *object = arena_printf(e->arena, "%s.o", source);
+  const char *command =
+      arena_printf(e->arena, "%s -I%s -c %s -o %s", compiler, TEST_INCLUDE, source, object);
+  check(system(command) == 0, "`%s` failed", command);
+  remove_files(source, object);
+}
+
+void emitted_build(Emitted *e, const char *cc, const char *flags) {
+  const char *source = write_source(e), *library = arena_printf(e->arena, "%s.so", source);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+  const char *command = arena_printf(e->arena, e->language->command, cc, flags, TEST_INCLUDE,
+                                     TEST_DEFINITIONS, library, source, TEST_LIBRARIES);
+#pragma GCC diagnostic pop
   check(system(command) == 0, "`%s` failed", command);
   void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   check(handle, "%s", dlerror());
   void (*const *graphs)(DdpStep *) = (void (*const *)(DdpStep *))dlsym(handle, "graphs");
   check(graphs, "no graphs in %s", library);
   for (uint32_t i = 0; i < e->entries.len; i++) e->entries.at[i].run = graphs[i];
-  unlink(library);
-  unlink(source);
-  rmdir(folder);
+  if (e->language->target == &target_cuda) {
+    e->streams = dlsym(handle, "streams");
+    e->stream = e->streams ? e->streams->make() : NULL;
+    check(e->stream, "no stream in %s", library);
+  }
+  remove_files(source, library);
 }
 
 /* ---------- running ---------- */
@@ -246,7 +313,13 @@ void emitted_run(Emitted *e, int number, int64_t batch,
     if (x->op == OP_count) source(self, p->g, v, &counts[n]);
     if (x->op == OP_share) source(self, p->g, v, &step.share);
   }
+  DdpScalars scalars = {.seed = SEED, .update = UPDATE, .epoch = EPOCH, .share = step.share};
+  memcpy(scalars.counts, counts, sizeof scalars.counts);
+  step.scalars = &scalars;
+  step.stream = e->stream;
+  step.scratch = arena_alloc(a, (size_t)e->emit.nest_scratch + 64);
   entry->run(&step);
+  check(!e->streams || e->streams->wait(e->stream) == 0, "the stream failed");
   for (uint32_t i = 0; i < p->g->outputs.len; i++) {
     Val v = kernel_base(p, p->g->outputs.at[i].value);
     Type t = value_at(p->g, p->g->outputs.at[i].value)->type;

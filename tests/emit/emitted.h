@@ -2,15 +2,19 @@
    is emitted can be run and compared with the reference interpreter. */
 #ifndef TESTS_EMITTED_H
 #define TESTS_EMITTED_H
+#include "emit.h"
 #include "ops.h"
 #include "plan.h"
 
 typedef struct Emitted Emitted;
-Emitted *emitted_new(Arena *a);
-/* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number. */
+Emitted *emitted_new(Arena *a, const Target *target);
+/* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number; -1: the target
+   has no library ops. */
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max);
 /* Compiles everything with `cc FLAGS`, warnings being errors, and loads it; dies otherwise. */
 void emitted_build(Emitted *e, const char *cc, const char *flags);
+/* `compiler ... -c` takes the text; dies otherwise. */
+void emitted_compiles(Emitted *e, const char *compiler);
 const char *emitted_text(const Emitted *e); /* after emitted_build */
 /* Runs graph `number`; sources are asked for what they hold as by the interpreter (draws are not).
    out[i]: the values of output i. */

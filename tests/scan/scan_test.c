@@ -204,7 +204,7 @@ int main(int argc, char **argv) {
   int n = ir_parse_all(arena, file, graphs, MOST);
   diag_flush(stderr, false);
   check(n > 0, "no graphs");
-  Emitted *e = emitted_new(arena);
+  Emitted *e = emitted_new(arena, &target_cpu);
   for (int i = 0; i < n; i++) {
     check(loops_of(graphs[i]), "graph %d has no loop", i);
     check(reads_back(graphs[i]), "graph %d does not read back", i);
