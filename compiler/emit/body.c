@@ -104,7 +104,7 @@ bool root_is_read(const Nest *n, Val v) {
   return false;
 }
 
-static const char *stored(Body *b, const NestRoot *r, const char *value) {
+const char *root_stored(Body *b, const NestRoot *r, const char *value) {
   const char *convert = b->e->target->store(value_at(b->n->g, r->val)->type.dtype);
   return *convert ? arena_printf(b->e->arena, "%s(%s)", convert, value) : value;
 }
@@ -115,7 +115,7 @@ void body_store(Body *b, const NestRoot *r, const char *value) {
     body_line(b, "*%s += %s;", body_operand(b, OPERAND_sum, r->val, true), value);
     return;
   }
-  value = stored(b, r, value);
+  value = root_stored(b, r, value);
   const char *y = body_operand(b, OPERAND_memory, r->val, true);
   const char *ix = scalar_index(b, r->ix, BIND_weak);
   if (place->home == HOME_out)

@@ -1,5 +1,5 @@
 /* See launch.h. */
-#include "launch.h"
+#include "nest_device.h"
 #include "die.h"
 
 enum {
@@ -66,7 +66,7 @@ static const Stage *stage_at(const StageOf *s) {
 
 /* A pass over all loops of the path: those in `spread` (bits) behind the rows, then the others. */
 static Pass make_pass(const StageOf *s, uint32_t rows, uint32_t spread, const bool *root) {
-  Pass pass = {.stage = s->stage, .root = root, .rows = rows};
+  Pass pass = {.stage = s->stage, .root = root, .rows = rows, .vector = 1};
   for (uint32_t i = 0; i < rows; i++) pass.path.loop[pass.path.len++] = s->path.loop[i];
   for (uint32_t i = rows; i < s->path.len; i++)
     if (spread >> i & 1) pass.path.loop[pass.path.len++] = s->path.loop[i];
@@ -93,14 +93,16 @@ static int power_of_two(int64_t atmost) {
 static Piece columns(const StageOf *s, uint32_t kept, bool sums) {
   uint32_t all = all_loops(s->path.len);
   int64_t width = extent_of(s, kept), depth = extent_of(s, all & ~kept);
-  int across = width >= BLOCK ? BLOCK : (int)(width + WARP - 1) / WARP * WARP;
+  Pass pass = make_pass(s, 0, kept, s->among);
+  pass.vector = vector_of(s->p, s->n, &pass);
+  int64_t most = width / pass.vector;
+  int across = most >= BLOCK ? BLOCK : (int)(most + WARP - 1) / WARP * WARP;
   Piece piece = {.shape = kept == all ? SHAPE_flat : SHAPE_columns,
                  .threads = across,
                  .team = 1,
                  .across = across,
                  .along = 1,
                  .parts = 1};
-  Pass pass = make_pass(s, 0, kept, s->among);
   vec_push(s->a, &piece.passes, pass);
   if (!sums || depth <= INSIDE) return piece;
   /* neighbours in memory to neighbouring threads: what is kept, if the last loop is, else what is not */
@@ -110,7 +112,8 @@ static Piece columns(const StageOf *s, uint32_t kept, bool sums) {
   while (piece.along > 1 && piece.along / 2 >= depth) piece.along /= 2;
   piece.threads = piece.across * piece.along;
   int64_t blocks = (width + piece.across - 1) / piece.across;
-  int64_t wanted = depth / (piece.along * TURNS), most = MOST_BLOCKS / blocks;
+  int64_t wanted = depth / (piece.along * TURNS);
+  most = MOST_BLOCKS / blocks;
   piece.parts = wanted < most ? wanted : most;
   if (piece.parts < 1) piece.parts = 1;
   return piece;
@@ -135,6 +138,13 @@ static void set_team(Piece *piece, int64_t rows, int64_t widest, bool keeps_sums
   piece->threads = piece->team == WARP ? WARP * WARPS_A_BLOCK : BLOCK;
 }
 
+static void set_vectors(const Program *p, const Nest *n, Piece *piece) {
+  for (uint32_t i = 0; i < piece->passes.len && piece->team > 1; i++) {
+    Pass *pass = &piece->passes.at[i];
+    pass->vector = vector_of(p, n, pass);
+  }
+}
+
 static Piece rows(const StageOf *s, uint32_t kept) {
   uint32_t lead = leading(s);
   Piece piece = {.shape = SHAPE_rows, .rows = lead, .across = 1, .along = 1};
@@ -143,6 +153,7 @@ static Piece rows(const StageOf *s, uint32_t kept) {
   uint32_t spread = kept & inner ? kept & inner : inner;
   vec_push(s->a, &piece.passes, make_pass(s, lead, spread, s->among));
   set_team(&piece, extent_of(s, all_loops(lead)), extent_of(s, spread), false);
+  set_vectors(s->p, s->n, &piece);
   return piece;
 }
 
@@ -249,6 +260,7 @@ static Piece row_piece(Arena *a, const Program *p, const Nest *n) {
     }
   }
   set_team(&piece, all_rows, widest, wide_sums);
+  set_vectors(p, n, &piece);
   int64_t teams = all_rows < PARTS ? all_rows : PARTS, block = piece.threads / piece.team;
   if (sums) piece.parts = (teams + block - 1) / block * block;
   return piece;

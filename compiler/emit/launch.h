@@ -25,6 +25,7 @@ typedef struct Pass {
   const bool *root; /* by root of the nest: computed here */
   LoopPath path;
   uint32_t rows, spread;
+  int vector; /* neighbours that a thread has at once; 1: none */
 } Pass;
 
 typedef struct Piece {

@@ -56,7 +56,8 @@ static const char *grid_of(Device *d) {
   const Pass *pass = &piece->passes.at[0];
   const char *width = device_extent(d, &pass->path, 0, pass->spread);
   bool one = launch_extent(d->b.p, d->b.n, &pass->path, 0, pass->spread) == 1;
-  const char *blocks = one ? "1" : arena_printf(a, "ddp_blocks(%s, %d)", width, piece->across);
+  const char *blocks =
+      one ? "1" : arena_printf(a, "ddp_blocks(%s, %d)", width, piece->across * pass->vector);
   return piece->parts > 1 ? arena_printf(a, "dim3(%s, %lld)", blocks, (long long)piece->parts)
                           : blocks;
 }

@@ -14,7 +14,9 @@ typedef struct DeviceRoot {
   bool in_parts;   /* is added up by a second kernel */
   bool parts_hold; /* the sums over rows lie in scratch at once: too many for a thread */
   int64_t offset;  /* of its parts in scratch */
-  const char *acc, *at;     /* accumulator; position (argmax) */
+  const char
+      *neighbours;      /* stores of several elements at once: where they are collected, or NULL */
+  const char *acc, *at; /* accumulator; position (argmax) */
   const char *total, *part; /* the sum over rows of this thread; the part of this team or block */
 } DeviceRoot;
 
@@ -28,6 +30,7 @@ typedef struct Device {
   const char *thread;     /* number of the thread in its team; NULL: it is alone */
   const char *element;    /* number of the element that is spread */
   const char *turn;       /* and which one of the thread's it is: "u / 32" */
+  size_t name_at;         /* neighbours: where their loop is named in the text */
   VEC(Val) read, written; /* memory since the last barrier of the team */
 } Device;
 
@@ -51,6 +54,13 @@ void device_leave(Device *d, uint32_t root, const char *value);
 void device_team_pass(Device *d, const Pass *pass);
 /* A thread for each element of what the pass spreads. */
 void device_grid_pass(Device *d, const Pass *pass);
+
+/* ---------- nest_vector.c ---------- */
+/* Of how many neighbours a thread can take care at once; 1: of none. */
+int vector_of(const Program *p, const Nest *n, const Pass *pass);
+/* Around the statements of the neighbours from `first` on. */
+void vector_open(Device *d, const char *first);
+void vector_close(Device *d, const char *first);
 
 /* ---------- nest_parts.c ---------- */
 /* Where the parts of sums lie in scratch, from `offset` on. Returns the end. */

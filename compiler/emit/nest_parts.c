@@ -37,6 +37,7 @@ int64_t device_place_parts(Device *d, int64_t offset) {
       plan->held = device_turns(d, pass);
       plan->parts_hold = !plan->held;
     }
+    if (plan->held) plan->held *= pass->vector;
     plan->part = arena_printf(d->b.e->arena, "part%u", i);
     plan->offset = offset;
     offset += (d->piece->parts * width_of(d, i) * 8 + 255) / 256 * 256;
@@ -106,14 +107,22 @@ void device_declare_parts(Device *d) {
 static void write_held(Device *d, uint32_t root) {
   const DeviceRoot *plan = &d->root[root];
   int64_t width = width_of(d, root);
-  int team = d->piece->team;
+  int team = d->piece->team, vector = pass_of(d, root)->vector, step = team * vector;
   const char *type = device_index_type(&d->b);
+  const char *mine = d->thread, *element;
+  if (vector > 1) mine = arena_printf(d->b.e->arena, "%s * %d", d->thread, vector);
+  element = vector > 1 ? arena_printf(d->b.e->arena, "u + %s + v", mine)
+                       : arena_printf(d->b.e->arena, "u + %s", mine);
   body_line(&d->b, "DDP_UNROLL");
-  device_open(d, "for (%s u = 0; u < %lld; u += %d)", type, (long long)width, team);
+  device_open(d, "for (%s u = 0; u < %lld; u += %d)", type, (long long)width, step);
   const char *guard =
-      width % team ? arena_printf(d->b.e->arena, "if (u + %s < %lld) ", d->thread, (long long)width)
+      width % step ? arena_printf(d->b.e->arena, "if (u + %s < %lld) ", mine, (long long)width)
                    : "";
-  body_line(&d->b, "%s%s[u + %s] = %s[u / %d];", guard, plan->part, d->thread, plan->total, team);
+  if (vector > 1)
+    body_line(&d->b, "%sfor (int v = 0; v < %d; v++) %s[%s] = %s[u / %d + v];", guard, vector,
+              plan->part, element, plan->total, team);
+  else
+    body_line(&d->b, "%s%s[%s] = %s[u / %d];", guard, plan->part, element, plan->total, team);
   device_close(d);
 }
 

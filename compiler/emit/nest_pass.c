@@ -147,7 +147,11 @@ const char *device_slot(Device *d, uint32_t root, bool read) {
 void device_leave(Device *d, uint32_t root, const char *value) {
   Body *b = &d->b;
   const NestRoot *r = &b->n->roots.at[root];
-  if (!r->row_only) body_store(b, r, value);
+  const char *to = d->root[root].neighbours;
+  if (to)
+    body_line(b, "%s.at[v] = %s;", to, root_stored(b, r, value));
+  else if (!r->row_only)
+    body_store(b, r, value);
   if (d->many && root_is_read(b->n, r->val))
     body_line(b, "%s = %s;", device_slot(d, root, false), value);
 }
@@ -341,38 +345,70 @@ int device_turns(const Device *d, const Pass *pass) {
     if (extent.per_batch) return 0;
     elements *= extent.fixed;
   }
-  int team = d->piece->team;
-  int64_t turns = (elements + team - 1) / team;
-  return team > 1 && turns <= MOST_TURNS ? (int)turns : 0;
+  int step = d->piece->team * pass->vector;
+  int64_t turns = (elements + step - 1) / step;
+  return step > 1 && turns * pass->vector <= MOST_TURNS ? (int)turns : 0;
 }
 
 /* The loop over the elements of the pass, each in one thread of the team. Returns how many braces are open. */
-static int open_spread(Device *d) {
+static int open_spread(Device *d, const char *at) {
   Body *b = &d->b;
   const Pass *pass = d->pass;
   const LoopPath *path = &pass->path;
   uint32_t from = pass->rows, to = pass->rows + pass->spread;
   const char *type = device_index_type(b), *extent = device_extent(d, path, from, to);
-  const char *at = pass->spread == 1 ? b->loop_name[path->loop[from]] : "at";
-  int team = d->piece->team;
+  int team = d->piece->team, step = team * pass->vector;
   int64_t elements = launch_extent(b->p, b->n, path, from, to);
+  const char *thread = d->thread && pass->vector > 1
+                           ? arena_printf(b->e->arena, "%s * %d", d->thread, pass->vector)
+                           : d->thread;
   int opened = 1;
   if (device_turns(d, pass)) {
     body_line(b, "DDP_UNROLL");
-    device_open(d, "for (%s u = 0; u < %s; u += %d)", type, extent, team);
-    body_line(b, "const %s %s = u + %s;", type, at, d->thread);
-    d->turn = arena_printf(b->e->arena, "u / %d", team);
-    if (elements % team) {
+    device_open(d, "for (%s u = 0; u < %s; u += %d)", type, extent, step);
+    body_line(b, "const %s %s = u + %s;", type, at, thread);
+    d->turn = pass->vector > 1 ? arena_printf(b->e->arena, "u / %d + v", team)
+                               : arena_printf(b->e->arena, "u / %d", team);
+    if (elements % step) {
       device_open(d, "if (%s < %s)", at, extent);
       opened++;
     }
   } else {
-    device_open(d, "for (%s %s = %s; %s < %s; %s += %d)", type, at, team > 1 ? d->thread : "0", at,
-                extent, at, team);
+    device_open(d, "for (%s %s = %s; %s < %s; %s += %d)", type, at, team > 1 ? thread : "0", at,
+                extent, at, step);
   }
-  d->element = at;
-  if (pass->spread > 1) device_unflatten(d, path, from, to, at);
+  d->element = pass->vector > 1 ? arena_printf(b->e->arena, "%s + v", at) : at;
   return opened;
+}
+
+/* What the number of an element is called: the loop, if it is the only one and each thread has one element
+   at a time. */
+static const char *number_name(const Device *d) {
+  const Pass *pass = d->pass;
+  if (pass->spread != 1) return "at";
+  return pass->vector > 1 ? "first" : d->b.loop_name[pass->path.loop[pass->rows]];
+}
+
+/* The statements of a thread for the element `at`, or for it and its neighbours. */
+static void write_spread(Device *d, const char *at) {
+  Body *b = &d->b;
+  const Pass *pass = d->pass;
+  uint32_t from = pass->rows, to = pass->rows + pass->spread, last = pass->path.loop[to - 1];
+  const char *name = b->loop_name[last], *first = pass->spread > 1 ? "first" : at;
+  if (pass->vector == 1) {
+    if (pass->spread > 1) device_unflatten(d, &pass->path, from, to, at);
+    statements(d, from + 1, to);
+    write_element(d);
+    return;
+  }
+  b->loop_name[last] = first;
+  if (pass->spread > 1) device_unflatten(d, &pass->path, from, to, at);
+  b->loop_name[last] = name;
+  statements(d, from + 1, to - 1);
+  vector_open(d, first);
+  statements(d, to, to);
+  write_element(d);
+  vector_close(d, first);
 }
 
 void device_team_pass(Device *d, const Pass *pass) {
@@ -385,9 +421,8 @@ void device_team_pass(Device *d, const Pass *pass) {
     return;
   }
   each_root(d, is_team, device_begin);
-  int opened = open_spread(d);
-  statements(d, pass->rows + 1, pass->rows + pass->spread);
-  write_element(d);
+  int opened = open_spread(d, number_name(d));
+  write_spread(d, number_name(d));
   while (opened--) device_close(d);
   note_writes(d);
   each_root(d, is_team, sum_of_team);
@@ -441,14 +476,21 @@ void device_grid_pass(Device *d, const Pass *pass) {
   const LoopPath *path = &pass->path;
   begin_pass(d, pass);
   const char *extent = device_extent(d, path, 0, pass->spread), *type = device_index_type(b);
-  const char *at = pass->spread == 1 ? b->loop_name[path->loop[0]] : "at";
+  const char *at = number_name(d);
   bool one = !pass->spread && piece->across == 1; /* nothing is kept */
   bool together = piece->along > 1;               /* threads meet at the end */
   d->element = one ? "0" : at;
   if (!one)
-    body_line(b, "const %s %s = %sblockIdx.x * %d + threadIdx.x;", type, at,
-              b->index ? "" : "(int64_t)", piece->across);
+    body_line(b,
+              pass->vector > 1 ? "const %s %s = (%sblockIdx.x * %d + threadIdx.x) * %d;"
+                               : "const %s %s = %sblockIdx.x * %d + threadIdx.x;",
+              type, at, b->index ? "" : "(int64_t)", piece->across, pass->vector);
   if (!one && !together) body_line(b, "if (%s >= %s) return;", at, extent);
+  if (pass->spread && pass->spread == path->len) {
+    statements(d, 0, 0);
+    write_spread(d, at);
+    return;
+  }
   if (pass->spread > 1) device_unflatten(d, path, 0, pass->spread, at);
   each_root(d, is_sum_along, device_begin);
   if (!one && together) device_open(d, "if (%s < %s)", at, extent);

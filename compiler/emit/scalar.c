@@ -297,7 +297,8 @@ static Scalar load_expr(Body *b, const Inst *x) {
   Arena *a = b->e->arena;
   DType lies = value_at(b->n->g, x->val)->type.dtype;
   const char *name = body_operand(b, OPERAND_memory, x->val, false);
-  const char *text = arena_printf(a, "%s[%s]", name, scalar_index(b, x->ix, BIND_weak));
+  const char *text = b->neighbour ? b->neighbour[x - b->n->insts.at] : NULL;
+  if (!text) text = arena_printf(a, "%s[%s]", name, scalar_index(b, x->ix, BIND_weak));
   const char *convert = b->e->target->load(lies);
   if (*convert) text = arena_printf(a, "%s(%s)", convert, text);
   if (b->e->target->scalars_in_memory && body_is_gradient(b, x->val))

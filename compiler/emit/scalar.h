@@ -38,8 +38,9 @@ typedef struct Body { /* one kernel being written */
   uint32_t *depth;  /* by NestTemp: how many loops of the path must be open */
   const char **row; /* by root: scalar that an earlier stage left */
   const char **loop_name;
-  const char *index; /* type of indices: NULL: int64_t */
-  bool accumulates;  /* the kernel may add to gradients */
+  const char *index;      /* type of indices: NULL: int64_t */
+  const char **neighbour; /* by NestTemp: what was loaded with its neighbours; or all NULL */
+  bool accumulates;       /* the kernel may add to gradients */
   VEC(DrawRow) draw_rows;
   uint32_t names; /* numbers given to temporaries */
 } Body;
@@ -79,6 +80,7 @@ bool root_is_sum(const Body *b, const NestRoot *r);
 const char *root_type(const Body *b, const NestRoot *r);
 const char *root_lowest(DType t);
 bool root_checks_nan(const Nest *n, const NestRoot *r);
+const char *root_stored(Body *b, const NestRoot *r, const char *value); /* as memory holds it */
 bool root_is_read(const Nest *n, Val v); /* by a later stage, as a row value */
 void body_line(Body *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The statement that leaves the root's value where it belongs; the loops that it keeps are open. */

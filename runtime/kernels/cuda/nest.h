@@ -4,6 +4,14 @@
 #define DDP_KERNELS_CUDA_NEST_H
 #include "draw.h"
 
+/* ---------- neighbours in one access: their address is a multiple of its size ---------- */
+template <int N, class T> DDP_DEVICE DdpVector<T, N> ddp_vector(const T *from) {
+  return *reinterpret_cast<const DdpVector<T, N> *>(from);
+}
+template <int N, class T> DDP_DEVICE void ddp_store_vector(T *to, const DdpVector<T, N> &x) {
+  *reinterpret_cast<DdpVector<T, N> *>(to) = x;
+}
+
 /* ---------- maxima: NaN if there is one, as torch.max ---------- */
 template <class T> DDP_DEVICE T ddp_greater(T a, T b) {
   return a > b || a != a ? a : b;
