@@ -39,3 +39,13 @@ else()
   set(DDP_HAVE_CUDA OFF)
   message(STATUS "ddpc: no CUDA toolkit; programs for GPUs can be emitted and run in the emulator")
 endif()
+# cuDNN: its headers and those of cudnn-frontend (tools/cuda-toolkit) make libddp_cudnn.so; the library itself is opened
+# when a program runs.
+find_path(DDP_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h PATHS ${DDP_CUDA_INCLUDE} ${CMAKE_SOURCE_DIR}/build/cuda/include
+          ${CMAKE_SOURCE_DIR}/build/cuda-frontend/include NO_DEFAULT_PATH)
+if(DDP_HAVE_CUDA AND DDP_CUDNN_FRONTEND_INCLUDE AND EXISTS ${DDP_CUDA_INCLUDE}/cudnn.h)
+  set(DDP_HAVE_CUDNN ON)
+else()
+  set(DDP_HAVE_CUDNN OFF)
+endif()
+message(STATUS "ddpc: cuDNN ${DDP_HAVE_CUDNN}")

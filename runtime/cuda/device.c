@@ -2,6 +2,7 @@
    device for a process; one thread enqueues. */
 #include "device.h"
 #include "choose.h"
+#include "cudnn_graphs.h"
 #include "failure.h"
 #include "gemm.h"
 #include "graph.h"
@@ -57,6 +58,7 @@ static DdpError *cuda_open(const DdpJob *job, int local_rank, int local_world) {
 static void cuda_close(void) {
   cuda_graph_drop();
   cuda_gemm_close();
+  cudnn_close();
   if (passed) (void)cudaEventDestroy(passed);
   passed = NULL;
   for (int i = 0; i < DDP_STREAMS; i++) {

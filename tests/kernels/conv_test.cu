@@ -1,7 +1,7 @@
 /* Convolution of a device against loops written down: 1 to 3 dimensions, strides, padding, dilation, groups, blocks of
    channels, sums that are cut into parts, all three results, written and added; f32 and 16-bit floats. */
 #include "cuda/conv.h"
-#include "on_device.h"
+#include "cudnn_stand_in.h"
 
 static double number(int64_t i, int64_t seed) {
   return static_cast<double>((i * 37 + seed * 11 + i / 7) % 17 - 8) / 4;
@@ -128,11 +128,12 @@ static void floats(void **state) {
 }
 
 /* Sums in float, rounded once to 16 bits (each time they are added to): half a unit of 8 or 11 bits. A float filter
-   gets exact sums. */
+   gets exact sums, except from cuDNN, which gives those of bf16 in bf16. */
 static void halves(void **state) {
   (void)state;
+  const double exact = DDP_ASKS_CUDNN ? 3.0 / 512 : 0;
   for (const DdpConv &c : cases) {
-    check_conv<__nv_bfloat16, float>(c, 2, 3.0 / 512, 0);
+    check_conv<__nv_bfloat16, float>(c, 2, 3.0 / 512, exact);
     check_conv<__half, __half>(c, 2, 3.0 / 4096, 3.0 / 4096);
   }
 }
@@ -145,11 +146,11 @@ static void splits(void **state) {
   assert_true(ddp_conv_split(cases[8], 3).direct);
   const DdpConv large = {2, 1, 512, 512, 512, 512, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   assert_int_equal(ddp_conv_split(large, 256).splits, 1);
-  assert_int_equal(ddp_conv_scratch(large, DDP_CONV_FILTER, 256), 0);
 }
 
 int main() {
   const struct CMUnitTest tests[] = {cmocka_unit_test(floats), cmocka_unit_test(halves),
                                      cmocka_unit_test(splits)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  stand_in_begin();
+  return verdict(stand_in_end(cmocka_run_group_tests(tests, NULL, NULL)));
 }

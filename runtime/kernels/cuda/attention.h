@@ -218,6 +218,81 @@ static __global__ void __launch_bounds__(DDP_TILE_THREADS)
   ddp_attention_store<K>(dq + ((b * a.t + i0) * a.heads + h) * K, a.heads * K, rows, sum, one);
 }
 
+/* ---------- cuDNN ---------- */
+
+static inline DdpCudnnHeads ddp_attention_steps(const DdpHeads &x) {
+  return {x.batch, x.time, x.head};
+}
+
+/* What cuDNN takes: 16-bit floats, no mask but the causal one, and no dropout, whose draws would be others. */
+template <class T> static constexpr bool ddp_attention_asks = DDP_ASKS_CUDNN && sizeof(T) == 2;
+static inline bool ddp_attention_plain(const DdpAttention &a) {
+  return !a.mask && a.keep >= 1;
+}
+
+template <class T>
+static DdpCudnnAttention ddp_attention_shape(const DdpAttention &a, DdpHeads y, DdpHeads gradient,
+                                             bool backward, bool keep_lse) {
+  return {ddp_dtype_of(static_cast<T *>(nullptr)),
+          a.causal,
+          backward,
+          keep_lse,
+          static_cast<double>(a.scale),
+          a.batch,
+          a.heads,
+          a.groups,
+          a.t,
+          a.s,
+          a.k,
+          a.v,
+          ddp_attention_steps(a.q),
+          ddp_attention_steps(a.key),
+          ddp_attention_steps(a.value),
+          ddp_attention_steps(y),
+          ddp_attention_steps(gradient)};
+}
+
+static inline void *ddp_attention_operand(const void *at) {
+  return const_cast<void *>(at);
+}
+
+template <class T>
+static bool ddp_attention_by_cudnn(const DdpStep *step, const DdpAttention &a, T *y, float *lse) {
+  if constexpr (ddp_attention_asks<T>) {
+    if (!ddp_attention_plain(a)) return false;
+    const DdpHeads to = {y, a.t * a.heads * a.v, a.heads * a.v, a.v};
+    const DdpCudnnAttention shape =
+        ddp_attention_shape<T>(a, to, DdpHeads{}, false, lse != nullptr);
+    void *const operands[DDP_CUDNN_OPERANDS] = {ddp_attention_operand(a.q.at),
+                                                ddp_attention_operand(a.key.at),
+                                                ddp_attention_operand(a.value.at), y, lse};
+    return ddp_cudnn_attention(step, &shape, operands);
+  } else {
+    return false;
+  }
+}
+
+template <class T>
+static bool ddp_attention_grad_by_cudnn(const DdpStep *step, const DdpAttention &a, DdpHeads g,
+                                        DdpHeads y, const float *lse, T *dq, T *dk, T *dv) {
+  if constexpr (ddp_attention_asks<T>) {
+    if (!ddp_attention_plain(a) || !dq || !dk || !dv) return false;
+    const DdpCudnnAttention shape = ddp_attention_shape<T>(a, y, g, true, true);
+    void *const operands[DDP_CUDNN_OPERANDS] = {ddp_attention_operand(a.q.at),
+                                                ddp_attention_operand(a.key.at),
+                                                ddp_attention_operand(a.value.at),
+                                                ddp_attention_operand(y.at),
+                                                ddp_attention_operand(lse),
+                                                ddp_attention_operand(g.at),
+                                                dq,
+                                                dk,
+                                                dv};
+    return ddp_cudnn_attention(step, &shape, operands);
+  } else {
+    return false;
+  }
+}
+
 /* ---------- calls ---------- */
 
 /* y: [batch, t, heads, V]. lse: [batch, heads, t], or NULL. K and V are the widths that `a` says too; where weights
@@ -225,6 +300,7 @@ static __global__ void __launch_bounds__(DDP_TILE_THREADS)
 template <class T, int K, int V>
 static void ddp_attention(const DdpStep *step, const DdpAttention &a, const DdpSite &site, T *y,
                           float *lse) {
+  if (ddp_attention_by_cudnn(step, a, y, lse)) return;
   const dim3 grid(ddp_blocks(a.t, DDP_TILE), (unsigned)a.heads, (unsigned)a.batch);
   if constexpr (ddp_attention_mma_takes<T>(K, V))
     DDP_LAUNCH((ddp_attention_mma_forward<T, K, V>), grid, DDP_MMA_THREADS, 0, step->stream, a,
@@ -239,6 +315,7 @@ static void ddp_attention(const DdpStep *step, const DdpAttention &a, const DdpS
 template <class T, int K, int V>
 static void ddp_attention_grad(const DdpStep *step, const DdpAttention &a, const DdpSite &site,
                                DdpHeads g, DdpHeads y, const float *lse, T *dq, T *dk, T *dv) {
+  if (ddp_attention_grad_by_cudnn(step, a, g, y, lse, dq, dk, dv)) return;
   constexpr bool MMA = ddp_attention_mma_takes<T>(K, V);
   float *delta = static_cast<float *>(step->scratch);
   const unsigned heads = (unsigned)a.heads, batch = (unsigned)a.batch;

@@ -3,6 +3,7 @@
 #ifndef DDP_KERNELS_CUDA_ATTENTION_SCORE_H
 #define DDP_KERNELS_CUDA_ATTENTION_SCORE_H
 #include "draw.h"
+#include "ask_cudnn.h"
 #include "../shapes.h"
 
 /* Bytes of DdpStep.scratch that a gradient takes. */

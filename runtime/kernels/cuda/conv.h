@@ -5,6 +5,7 @@
    Groups of few channels (depthwise) fill no tile and have kernels of their own: a thread for each result. */
 #ifndef DDP_KERNELS_CUDA_CONV_H
 #define DDP_KERNELS_CUDA_CONV_H
+#include "ask_cudnn.h"
 #include "tile.h"
 #include "../shapes.h"
 
@@ -303,9 +304,8 @@ static constexpr DdpConvSplit ddp_conv_split(const DdpConv &c, int64_t batch) {
 static constexpr int64_t ddp_conv_scratch(const DdpConv &c, DdpConvResult result, int64_t batch) {
   int64_t elements = c.small * (c.big / c.groups);
   for (int64_t i = 0; i < c.space; i++) elements *= c.kernel[i];
-  if (result != DDP_CONV_FILTER) return elements * (int64_t)sizeof(float);
-  const int64_t splits = ddp_conv_split(c, batch).splits;
-  return splits > 1 ? splits * elements * (int64_t)sizeof(float) : 0;
+  const int64_t splits = result == DDP_CONV_FILTER ? ddp_conv_split(c, batch).splits : 1;
+  return splits * elements * (int64_t)sizeof(float);
 }
 
 static inline DdpConvFrame ddp_conv_frame(const DdpConv &c) {
@@ -388,11 +388,81 @@ static void ddp_conv_to_filter(const DdpStep *step, const DdpConv &shape, int64_
              step->stream, parts, (int)split.splits, n, filter, accumulate);
 }
 
+/* ---------- cuDNN ---------- */
+
+/* [small, big, kernel..] to [small, kernel.., big], as cuDNN has filters. */
+template <class T>
+static __global__ void __launch_bounds__(DDP_CONV_DIRECT_THREADS)
+    ddp_conv_last(DdpConvFrame c, const T *filter, T *to) {
+  const int64_t i = (int64_t)blockIdx.x * DDP_CONV_DIRECT_THREADS + threadIdx.x;
+  if (i >= (int64_t)c.small.channels * c.taps * c.big.each) return;
+  const int64_t small = i / c.big.each / c.taps;
+  const int tap = (int)(i / c.big.each % c.taps), big = (int)(i % c.big.each);
+  to[i] = filter[(small * c.big.each + big) * c.taps + tap];
+}
+/* Back, or added to what is there. */
+template <class T, class F>
+static __global__ void __launch_bounds__(DDP_CONV_DIRECT_THREADS)
+    ddp_conv_from_last(DdpConvFrame c, const T *from, F *filter, bool accumulate) {
+  const int64_t i = (int64_t)blockIdx.x * DDP_CONV_DIRECT_THREADS + threadIdx.x;
+  if (i >= (int64_t)c.small.channels * c.big.each * c.taps) return;
+  const int64_t small = i / c.taps / c.big.each;
+  const int big = (int)(i / c.taps % c.big.each), tap = (int)(i % c.taps);
+  const float x = ddp_load(from[(small * c.taps + tap) * c.big.each + big]);
+  ddp_store(&filter[i], accumulate ? ddp_load(filter[i]) + x : x);
+}
+
+static inline DdpCudnnConv ddp_conv_shape(const DdpConv &c, DdpConvResult result, int64_t batch,
+                                          DdpDType type) {
+  DdpCudnnConv s = {};
+  s.type = s.filter_type = type;
+  s.result = result == DDP_CONV_SMALL ? 0 : result == DDP_CONV_BIG ? 1 : 2;
+  s.batch = batch;
+  s.space = c.space;
+  s.groups = c.groups;
+  s.big = c.big;
+  s.small = c.small;
+  for (int i = 0; i < (int)c.space; i++) {
+    s.big_size[i] = c.big_size[i];
+    s.small_size[i] = c.small_size[i];
+    s.kernel[i] = c.kernel[i];
+    s.stride[i] = c.stride[i];
+    s.padding[i] = c.padding[i];
+    s.dilation[i] = c.dilation[i];
+  }
+  return s;
+}
+
+/* Where channels come last. A side that is added to is not for cuDNN, which would write over it. */
+template <DdpConvResult RESULT, class T, class F>
+static bool ddp_conv_by_cudnn(const DdpStep *step, const DdpConv &c, int64_t batch, const T *big,
+                              const T *small, const F *filter, bool accumulate) {
+  if (c.big_block != c.big || c.small_block != c.small) return false;
+  if (RESULT != DDP_CONV_FILTER && accumulate) return false;
+  const DdpCudnnConv shape = ddp_conv_shape(c, RESULT, batch, ddp_dtype_of(big));
+  if (!ddp_cudnn_takes_conv(&shape)) return false;
+  const DdpConvFrame frame = ddp_conv_frame(c);
+  const unsigned blocks = ddp_blocks((int64_t)frame.small.channels * frame.taps * frame.big.each,
+                                     DDP_CONV_DIRECT_THREADS);
+  T *last = static_cast<T *>(step->scratch);
+  if constexpr (RESULT != DDP_CONV_FILTER)
+    DDP_LAUNCH((ddp_conv_last<T>), blocks, DDP_CONV_DIRECT_THREADS, 0, step->stream, frame, filter,
+               last);
+  void *const operands[3] = {const_cast<T *>(big), const_cast<T *>(small), last};
+  ddp_cudnn_conv(step, &shape, operands);
+  if constexpr (RESULT == DDP_CONV_FILTER)
+    DDP_LAUNCH((ddp_conv_from_last<T, F>), blocks, DDP_CONV_DIRECT_THREADS, 0, step->stream, frame,
+               last, const_cast<F *>(filter), accumulate);
+  return true;
+}
+
 /* The operand that RESULT names is written, or added to; the others are read. T: storage of the sides and of a
    filter that is read, F: of one that is written. */
 template <DdpConvResult RESULT, class T, class F>
 static void ddp_conv(const DdpStep *step, const DdpConv &c, int64_t batch, const T *big,
                      const T *small, const F *filter, bool accumulate) {
+  if constexpr (DDP_ASKS_CUDNN)
+    if (ddp_conv_by_cudnn<RESULT>(step, c, batch, big, small, filter, accumulate)) return;
   if constexpr (RESULT == DDP_CONV_SMALL)
     ddp_conv_to_side<T, false>(step, ddp_conv_frame(c), batch, big, filter, const_cast<T *>(small),
                                accumulate);
