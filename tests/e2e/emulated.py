@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Programs for a GPU in the emulator (--target cuda:sim) against the same job on the CPU: losses equal to 1e-5 at the start
+and to 1e-3 after 50 updates; the same bits in every order of streams and blocks, captured or not; checkpoints, outputs and
+errors. What is emitted for cuda:sim is what nvcc compiles for a GPU."""
+import os
+import re
+import shutil
+import struct
+import sys
+
+from apart import JOB, SHORT, job_with, numbers, same_files
+from ddptest import ROOT, Folder, expect, main, must, read_log, run
+from predict import JOB as PREDICTS
+from resume import GROUPS
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "parity"))
+from losses import tensors  # noqa: E402
+
+START, LATER = 1e-5, 1e-3
+
+
+def compile_both(f, job, defines=()):
+    return f.compile(job, "cpu", defines), f.compile(job, "gpu", defines, ["--target", "cuda:sim"])
+
+
+def close(a, b, what, start=START, later=LATER):
+    """Numbers of two logs, as they were logged."""
+    expect(len(a) == len(b) and a, f"{what}: {len(a)} and {len(b)} numbers")
+    for i, (x, y) in enumerate(zip(a, b)):
+        if x is None or y is None:
+            expect(x == y, f"{what} {i}: {x} and {y}")
+            continue
+        bound = start if i == 0 else later
+        expect(abs(x - y) <= bound * max(abs(x), abs(y), 1e-6), f"{what} {i}: {x} in the emulator, {y} on the CPU")
+
+
+def both(f, binaries, flags, name="out", limit=120, later=LATER):
+    """Trains on both; returns the folders of the emulator and of the CPU."""
+    cpu, gpu = binaries
+    _, theirs = f.train(cpu, f"{name}-cpu", 1, flags, limit=limit)
+    _, mine = f.train(gpu, f"{name}-gpu", 1, flags, limit=limit)
+    for key in ("loss", "grad_norm", "eval_loss"):
+        a, b = ([r[key] for r in log if key in r] for log in (mine, theirs))
+        if a or b:
+            close(a, b, key, START if key == "loss" else later, later)
+    return f.file(f"{name}-gpu"), f.file(f"{name}-cpu")
+
+
+def training():
+    """Batch norm, dropout, counts, clipping, several micro-batches."""
+    with Folder() as f:
+        binaries = compile_both(f, JOB)
+        both(f, binaries, SHORT)
+        both(f, binaries, SHORT + ["--gradient_accumulation_steps", "3", "--max_grad_norm", "0.5"], "micro")
+
+
+def orders():
+    """Streams that run ahead or lag behind, blocks the other way round, launches in place of graphs, memory that the host
+    must not touch: the same bits."""
+    with Folder() as f:
+        gpu = f.compile(JOB, "gpu", (), ["--target", "cuda:sim"])
+        flags = SHORT + ["--gradient_accumulation_steps", "2"]
+        ways = [dict(CUDASIM_STREAMS=s) for s in ("eager", "lazy", "urgent", "random:1", "random:2")]
+        ways += [dict(CUDASIM_ORDER="reverse", CUDASIM_STREAMS="urgent"), dict(CUDASIM_ORDER="shuffle:1"),
+                 dict(DDP_CUDA_GRAPHS="0")]
+        for i, way in enumerate(ways):
+            f.train(gpu, f"out{i}", 1, flags, env=way)
+            expect(numbers(f.file(f"out{i}")) == numbers(f.file("out0")), f"{way}: another log")
+            same_files(f.file(f"out{i}"), f.file("out0"), ["model.safetensors"])
+        few = flags + ["--max_steps", "3"]
+        del few[:2]
+        f.train(gpu, "plain", 1, few)
+        f.train(gpu, "protected", 1, few, env={"CUDASIM_PROTECT": "1"})
+        same_files(f.file("protected"), f.file("plain"), ["model.safetensors"])
+
+
+def optimizers():
+    """Ranges of several tensors and whole tensors, with groups of their own."""
+    with Folder() as f:
+        both(f, compile_both(f, job_with(f, GROUPS)), SHORT)
+
+
+def average():
+    with Folder() as f:
+        both(f, compile_both(f, JOB, ["runtime.ema_decay=0.9"]), SHORT + ["--metric_for_best_model", "loss",
+                                                                          "--load_best_model_at_end", "true",
+                                                                          "--save_strategy", "best"])
+
+
+def half():
+    """16 bits: sums are added in another order than on the CPU, which a rounded value shows earlier; a loss scale that is
+    too large skips the same updates. A number of bf16 has 8 bits."""
+    with Folder() as f:
+        for name, defines, bound in (("bf16", ["train.bf16=true"], 0.01), ("fp16", ["train.fp16=true", "scale=100"], LATER)):
+            both(f, compile_both(f, JOB, defines), SHORT, name, later=bound)
+
+
+def checkpoints():
+    """Broken off and resumed: the bytes of a straight run; and a checkpoint of the CPU goes on here."""
+    names = ["model.safetensors"] + [f"checkpoint-39/{n}.safetensors" for n in ("optimizer", "scheduler", "ema")]
+    with Folder() as f:
+        binaries = compile_both(f, JOB, ["runtime.ema_decay=0.9"])
+        straight, cpu = both(f, binaries, SHORT)
+        for name, first in (("again", binaries[1]), ("from-cpu", binaries[0])):
+            out, env = f.file(name), {"CUDASIM_STREAMS": "urgent"}
+            flags = ["--output_dir", out] + SHORT
+            r = run([first] + flags + ["--stop_at_update", "20"], env=env)
+            expect(r.code != 0 and "stopped" in r.out, r.out)
+            must([binaries[1]] + flags + ["--resume_from_checkpoint", "true"], env=env)
+            if name == "again":
+                same_files(out, straight, names)
+            else:
+                close(*([r["loss"] for r in read_log(at) if "loss" in r] for at in (out, cpu)), "loss")
+
+
+def outputs():
+    """The same predictions; the same characters are drawn."""
+    with Folder() as f:
+        flags = ["--max_steps", "2", "--warmup_steps", "0", "--logging_steps", "1", "--eval_strategy", "no"]
+        job = ["train.per_device_train_batch_size=2"]
+        cpu, gpu = compile_both(f, "examples/char_gpt/job.ddp", job)
+        f.train(cpu, "out", 1, flags)
+        ask = ["--output_dir", f.file("out"), "--generate", "4", "--prompt", "The"]
+        texts = [must([b] + ask, limit=120).out for b in (cpu, gpu)]
+        expect(texts[0] == texts[1], f"{texts[0]!r} and {texts[1]!r}")
+        with open(f.file("job.ddp"), "w") as out:
+            out.write(PREDICTS % os.path.join(ROOT, "examples/digits/digits.csv.gz"))
+        cpu, gpu = compile_both(f, f.file("job.ddp"))
+        f.train(cpu, "model", 1, ["--max_steps", "20"])
+        for name, binary in (("cpu", cpu), ("gpu", gpu)):
+            must([binary, "--output_dir", f.file("model"), "--predict", f.file(name + ".st")])
+        mine, theirs = tensors(f.file("gpu.st")), tensors(f.file("cpu.st"))
+        expect(mine.keys() == theirs.keys() and mine, f"{mine.keys()} and {theirs.keys()}")
+        for name in mine:
+            if name in ("logits", "again", "halves"):
+                floats = [struct.unpack(f"<{len(t[name]) // 4}f", t[name]) for t in (mine, theirs)]
+                worst = max(abs(x - y) for x, y in zip(*floats))
+                expect(worst < START * max(map(abs, floats[1])), f"{name}: a difference of {worst}")
+            else:
+                expect(mine[name] == theirs[name], f"{name} differs")
+
+
+def faults():
+    """A loss that is not finite, told as on the CPU; too little memory, before data are read."""
+    with Folder() as f:
+        binaries = compile_both(f, JOB)
+        flags = ["--output_dir", f.file("out"), "--learning_rate", "1e30"] + SHORT
+        said = [run([b] + flags) for b in binaries]
+        ends = [r.out[r.out.rindex("error: update"):].replace("-nan", "nan") for r in said]
+        expect(said[0].code == said[1].code != 0 and ends[0] == ends[1], f"{ends[0]}\nin the emulator:\n{ends[1]}")
+        r = run([binaries[1]] + flags, env={"CUDASIM_MEMORY": "300000"})
+        expect(r.code == 7 and "not enough memory on cudasim" in r.out, f"exit {r.code}: {r.out}")
+        r = run([binaries[1]] + flags, env={"CUDASIM_DEVICES": "0"})
+        expect(r.code != 0 and re.search("error: .* no GPU", r.out) and r.seconds < 2, f"exit {r.code}: {r.out}")
+
+
+# Every example: what its model needs in the emulator, so that a test takes less than a minute.
+EXAMPLES = {
+    "digits": ([], 60),
+    "breast_cancer": ([], 60),
+    "mnist": ([], 10),
+    "mnist_cnn": (["train.per_device_train_batch_size=8"], 8),
+    "char_gpt": (["train.per_device_train_batch_size=2"], 4),
+    "text_classifier": (["train.per_device_train_batch_size=8"], 8),
+    "custom_op": ([], 50),
+    "cifar_resnet": (["width=4", "train.per_device_train_batch_size=4"], 4),
+}
+
+
+def example(name):
+    def test():
+        defines, updates = EXAMPLES[name]
+        folder = os.path.join(ROOT, "examples", name)
+        flags = ["--max_steps", str(updates), "--warmup_steps", "0", "--logging_steps", "1", "--eval_strategy", "no"]
+        with Folder() as f:
+            if name == "cifar_resnet":  # a copy, where a script can write its data
+                folder = shutil.copytree(folder, f.file(name), ignore=shutil.ignore_patterns("cifar-10-batches-bin"))
+                must([sys.executable, os.path.join(folder, "make_data.py")])
+            both(f, compile_both(f, os.path.join(folder, "job.ddp"), defines), flags)
+
+    return test
+
+
+TESTS = dict(training=training, orders=orders, optimizers=optimizers, average=average, half=half,
+             checkpoints=checkpoints, outputs=outputs, faults=faults, **{n: example(n) for n in EXAMPLES})
+if __name__ == "__main__":
+    main(TESTS)
