@@ -44,7 +44,7 @@ static const char *parameter(Emit *e, const Program *p, const Operand *o, const 
   case OPERAND_group:
     return "int group";
   case OPERAND_scratch:
-    return arena_printf(e->arena, "char %s", pointer);
+    return arena_printf(e->arena, "void %s", pointer);
   case OPERAND_stream:
     break;
   }

@@ -74,7 +74,7 @@ static void declare_pointer(Device *d, uint32_t root, const char *which) {
   const char *scratch = body_operand(b, OPERAND_scratch, 0, false);
   const char *at = scratch;
   if (d->root[root].offset)
-    at = arena_printf(b->e->arena, "(%s + %lld)", scratch, (long long)d->root[root].offset);
+    at = arena_printf(b->e->arena, "((char *)%s + %lld)", scratch, (long long)d->root[root].offset);
   if (which)
     body_line(b, "%s *const %s = (%s *)%s + %s * %s;", type, d->root[root].part, type, at, which,
               width_text(d, root));

@@ -140,7 +140,7 @@ const char *device_slot(Device *d, uint32_t root, bool read) {
   Body *b = &d->b;
   const NestRoot *r = &b->n->roots.at[root];
   const char *type = r->kind == ROOT_argmax ? "int64_t" : root_type(b, r);
-  return arena_printf(b->e->arena, "*(%s%s *)(%s + %u)", read ? "const " : "", type,
+  return arena_printf(b->e->arena, "*(%s%s *)((char *)%s + %u)", read ? "const " : "", type,
                       body_operand(b, OPERAND_scratch, 0, false), root * 16);
 }
 
