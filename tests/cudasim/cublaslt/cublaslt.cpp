@@ -59,7 +59,7 @@ static bool epilogue_refused(uint32_t epilogue) {
   return false;
 }
 static bool known_epilogue(uint32_t e) {
-  for (uint32_t k : {1, 2, 4, 6, 32, 36, 160, 164, 192, 208, 256, 512})
+  for (uint32_t k : {1u, 2u, 4u, 6u, 32u, 36u, 160u, 164u, 192u, 208u, 256u, 512u})
     if (k == e) return true;
   return false;
 }
