@@ -71,8 +71,12 @@ static const char *block_of(Device *d) {
 
 /* ---------- bodies ---------- */
 
-static bool is_shared(const DeviceRoot *r) { /* the block adds up in shared memory */
-  return r->team || (r->over_rows && !r->held && !r->parts_hold);
+/* Rows' sums of all threads of a block, in shared memory. */
+static bool is_over_rows(const DeviceRoot *r) {
+  return r->over_rows && !r->held && !r->parts_hold;
+}
+static bool is_of_block(const DeviceRoot *r) {
+  return r->team && (!r->over_rows || is_over_rows(r));
 }
 static bool is_reduced(const DeviceRoot *r) {
   return r->reduced;
@@ -85,7 +89,8 @@ static void write_rows(Device *d) {
   const char *rows = device_extent(d, &piece->passes.at[0].path, 0, piece->rows);
   int team = piece->team, block = piece->threads / team;
   d->thread = team == 1 ? NULL : team == 32 ? "lane" : "thread";
-  if (team != 32) device_shared(d, 32, is_shared);
+  if (team == 1) device_shared(d, 32, is_over_rows); /* what one thread reduces needs none */
+  if (team > 32) device_shared(d, 32, is_of_block);
   if (team == 32) body_line(b, "const int lane = threadIdx.x %% 32;");
   if (team > 32) body_line(b, "const int thread = threadIdx.x;");
   const char *first =

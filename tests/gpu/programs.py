@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Programs for GPUs, from the job to the binary.
+
+    programs.py nvcc NAME      compiles without a warning for three architectures, and links with CUDA's libraries
+    programs.py tools          what ddpc says and does about GPUs
+
+What they compute in the emulator is e2e/emulated.py's."""
+import os
+import shutil
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
+from ddptest import DDPC, ROOT, Folder, expect, main, must, run  # noqa: E402
+
+NVCC = os.environ.get("DDP_NVCC", "nvcc")
+STRICT = {"DDPC_CC": "cc -Wall -Wextra -Werror",
+          "DDPC_NVCC": f"{NVCC} -Werror all-warnings -Xcompiler -Wall,-Wextra"}
+ARCHITECTURES = "cuda:sm_80,sm_90,sm_100"
+
+
+class Job:
+    """A job of the repository, and a script or function that makes its data."""
+
+    def __init__(self, path, make=None, flags=()):
+        self.path, self.make, self.flags = path, make, list(flags)
+
+
+def tokens(folder):
+    """Token files as llm.c writes them."""
+    os.makedirs(os.path.join(folder, "data"))
+    for name, n in ("fineweb_train_0.bin", 5000), ("fineweb_val_0.bin", 3000):
+        with open(os.path.join(folder, "data", name), "wb") as f:
+            f.write(struct.pack("<256i", 20240520, 1, n, *([0] * 253)))
+            f.write(struct.pack(f"<{n}H", *[(i * i * 7 + i) % 50257 for i in range(n)]))
+
+
+def script(folder):
+    must([sys.executable, os.path.join(folder, "make_data.py")], limit=120)
+
+
+JOBS = {name: Job(f"examples/{name}") for name in
+        ("digits", "breast_cancer", "mnist", "mnist_cnn", "char_gpt", "text_classifier", "custom_op")}
+JOBS["cifar_resnet"] = Job("examples/cifar_resnet", make=script)
+JOBS["gpt2"] = Job("tests/language/examples/gpt2_124m.ddp", make=tokens,
+                   flags=["-D", "train.tf32=none", "-D", "train.report_to=none"])
+
+
+def prepared(f, name):
+    """The path of the job, in a copy of its folder where a script can write."""
+    job = JOBS[name]
+    if job.path.endswith(".ddp"):
+        path = shutil.copy(os.path.join(ROOT, job.path), f.file("job.ddp"))
+    else:
+        shutil.copytree(os.path.join(ROOT, "examples"), f.file("examples"),
+                        ignore=shutil.ignore_patterns("cifar-10-batches-bin", "runs"))
+        path = f.file(f"{job.path}/job.ddp")
+    if job.make:
+        job.make(os.path.dirname(path))
+    return path
+
+
+def compiled(job, target, out, flags):
+    r = must([DDPC, job, "--target", target, "-o", out, *flags], limit=300, env=STRICT)
+    expect("warning:" not in r.out, f"warnings of a compiler:\n{r.out}")
+    return out
+
+
+def nvcc(name):
+    with Folder() as f:
+        binary = compiled(prepared(f, name), ARCHITECTURES, f.file("train"), JOBS[name].flags)
+        said = must([binary, "--version"]).out
+        expect("for cuda:sm_80,sm_90,sm_100" in said, f"made for what? {said}")
+
+
+def tools():
+    with Folder() as f:
+        job = prepared(f, "digits")
+        out = f.file("train")
+        r = run([DDPC, job, "--target", "cuda:sm_90", "-o", out], env={"DDPC_NVCC": "no-such-nvcc"})
+        expect(r.code == 2 and "cannot run the CUDA compiler `no-such-nvcc`" in r.out and "--target cuda:sim" in r.out, r.out)
+        r = run([DDPC, job, "--target", "cuda:sim", "-o", out], env={"DDPC_CXX": "no-such-c++"})
+        expect(r.code == 2 and "cannot run the C++ compiler `no-such-c++`" in r.out, r.out)
+        expect(os.listdir(f.path) == ["examples"], f"a failed run leaves files: {os.listdir(f.path)}")
+        must([DDPC, job, "--target", "cuda:sim", "-o", out, "--keep"])
+        expect(sorted(os.listdir(f.path)) == ["examples", "train", "train.c", "train.cu"], f"{os.listdir(f.path)}")
+        with open(f.file("train.cu")) as text:
+            expect("extern \"C\" void forward_backward(DdpStep *step)" in text.read(), "no forward_backward() in train.cu")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "tools":
+        main({"tools": tools})
+    sys.argv.remove("nvcc")
+    main({name: lambda name=name: nvcc(name) for name in JOBS})
