@@ -1,5 +1,5 @@
 /* rope.h for CUDA devices: all pointers are memory of the device; one thread for each pair of numbers.
-   Not part of any program yet: ddpc has no CUDA target. */
+   Not part of any program yet: for GPUs ddpc compiles the body. */
 #include "rope.h"
 
 static __global__ void turn(float *y, const float *x, const int32_t *pos, int64_t pairs, int64_t t,

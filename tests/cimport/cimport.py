@@ -297,6 +297,23 @@ def test_fallback():
             fail("%s is not %s" % (a, b))
 
 
+def test_gpu():
+    """For GPUs the body is compiled, with a warning, and what has none is refused."""
+    with tempfile.TemporaryDirectory() as t:
+        said = run(DDPC, project(t + "/body"), "--target", "cuda:sim", "--emit=cu", "-o", t + "/body.cu")
+        if "W0912" not in said or "for a GPU the bodies of the operators of `ops.h` are" not in said:
+            fail("nobody says that the body is compiled:\n" + said)
+        with open(t + "/body.cu") as f:
+            text = f.read()
+        if "ops.h" in text or "* 2.0f" not in text:
+            fail("the body is not in the text for GPUs")
+        job = project(t + "/none", h=OPS_H.replace("DDP_BODY(x * by)", "DDP_GRAD(x = g * by)"))
+        said = run(DDPC, job, "--target", "cuda:sm_90", "--emit=cu", code=1)
+        if "E0716" not in said or "`f` has no body, and functions in C run on CPUs only" not in said or "DDP_BODY" not in said:
+            fail("an operator without a body:\n" + said)
+        run(DDPC, job, "--emit=c")
+
+
 # ---------- compilers ----------
 
 def test_compilers():
