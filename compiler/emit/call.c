@@ -73,12 +73,12 @@ const char *call_pool(const Call *c, const PoolShape *s) {
                       s->adaptive ? "true" : "false", (int)s->divide);
 }
 
-void call_all_sum(const Call *c) {
+void call_all_sum(const Call *c, const char *function) {
   Type t = c->v->type;
   check(t.dtype == DT_f32, "a sum over ranks in %s", dtype_name(t.dtype));
   const char *args[] = {"step", call_memory(c, c->k->call), call_memory(c, c->v->in[0]),
                         call_size(c, call_product(t, 0, t.rank))};
-  write_call(c->out, c->indent, "ddp_all_sum", args, 4, c->tail);
+  write_call(c->out, c->indent, function, args, 4, c->tail);
 }
 
 /* ---------- attention ---------- */

@@ -44,7 +44,8 @@ const char *call_heads(const Call *c, const char *type, Val v);
 const char *call_conv(const Call *c, const ConvShape *s);
 const char *call_pool(const Call *c, const PoolShape *s);
 /* Collective: the same on all targets. */
-void call_all_sum(const Call *c);
+/* function: takes the step, where the sum goes, what is summed, how many */
+void call_all_sum(const Call *c, const char *function);
 
 typedef struct Pieces { /* of a call, each with a comma behind it */
   const char *at[32];

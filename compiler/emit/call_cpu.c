@@ -189,6 +189,10 @@ static void write_attention_grad(const Call *c) {
   write_call(c->out, c->indent, "ddp_attention_grad", p.at, p.n, c->tail);
 }
 
+static void write_all_sum(const Call *c) {
+  call_all_sum(c, "ddp_all_sum");
+}
+
 const CallRow calls_cpu[] = {
     {OP_matmul, write_matmul, NULL},
     {OP_matmul_bias, write_matmul_bias, NULL},
@@ -204,6 +208,6 @@ const CallRow calls_cpu[] = {
     {OP_attention, write_attention, "attention.h"},
     {OP_attention_grad, write_attention_grad, "attention.h"},
     {OP_extern, write_extern, NULL},
-    {OP_all_sum, call_all_sum, NULL},
+    {OP_all_sum, write_all_sum, NULL},
     {.write = NULL},
 };

@@ -338,6 +338,10 @@ static void write_attention_grad(const Call *c) {
   end_attention(c, function, &p);
 }
 
+static void write_all_sum(const Call *c) {
+  call_all_sum(c, "ddp_cuda_all_sum");
+}
+
 const CallRow calls_cuda[] = {
     {OP_matmul, write_matmul, NULL},
     {OP_matmul_bias, write_matmul_bias, NULL},
@@ -352,6 +356,6 @@ const CallRow calls_cuda[] = {
     {OP_pool_sum_grad, write_pool, "pool.h"},
     {OP_attention, write_attention, "attention.h"},
     {OP_attention_grad, write_attention_grad, "attention.h"},
-    {OP_all_sum, call_all_sum, NULL},
+    {OP_all_sum, write_all_sum, NULL},
     {.write = NULL},
 };

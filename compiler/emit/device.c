@@ -86,7 +86,7 @@ void device_write_target(Emit *e, Text *out) {
             "const DdpTarget target = {\n"
             "    .name = \"%s\",\n"
             "    .device = &ddp_device_cuda,\n"
-            "    .backend = NULL,\n"
+            "    .backend = &ddp_backend_nccl,\n"
             "    .sm = sm,\n"
             "    .ptx = %d,\n"
             "    .scratch = scratch,\n"

@@ -31,8 +31,15 @@ const DdpBackendInfo *ddp_backend_info(const char *name) {
   return NULL;
 }
 
+/* Where the loader looks, and in the CUDA toolkit, as programs do. */
 static bool loads(const char *library) {
-  void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+  static const char *const folders[] = {"", "/usr/local/cuda/lib64/"};
+  char path[256];
+  void *handle = NULL;
+  for (size_t i = 0; i < sizeof folders / sizeof *folders && !handle; i++) {
+    snprintf(path, sizeof path, "%s%s", folders[i], library);
+    handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  }
   if (handle) dlclose(handle);
   return handle != NULL;
 }
@@ -58,15 +65,30 @@ void ddp_backend_missing(const DdpBackendInfo *b, char *out, size_t size) {
   }
 }
 
-DdpError *ddp_backend_check(const char *name) {
-  const DdpBackendInfo *b = name ? ddp_backend_info(name) : NULL;
+/* One whose devices a target has. */
+static const DdpBackendInfo *backend_of(const char *target) {
+  for (int i = 0; i < ddp_backend_count; i++) {
+    if (strcmp(ddp_backend_infos[i].target, target) == 0) return &ddp_backend_infos[i];
+  }
+  return NULL;
+}
+
+DdpError *ddp_backend_check(const char *name, const char *target) {
+  const DdpBackendInfo *b = name ? ddp_backend_info(name) : NULL, *own = backend_of(target);
   char missing[512];
-  if (!name || (b && !b->later)) return NULL;
+  bool serves = b && !b->later && (b == own || strcmp(b->target, "cpu") == 0);
+  if (!name || serves) return NULL;
   if (!b) return ddp_error(DDP_USAGE, "there is no ddp_backend %s", name);
+  if (!b->later)
+    return ddp_error(DDP_USAGE,
+                     "ddp_backend = %s sends between %s and this program computes on %s: it takes "
+                     "--ddp_backend %s, which is its default",
+                     b->name, b->devices, own->devices, own->name);
   ddp_backend_missing(b, missing, sizeof missing);
   return ddp_error(DDP_USAGE,
                    "ddp_backend = %s is not supported yet: it sends between %s and needs %s; this "
                    "program computes on "
-                   "CPUs (--ddp_backend gloo), and this machine has %s",
-                   b->name, b->devices, b->library, *missing ? missing : "all of that");
+                   "%s (--ddp_backend %s), and this machine has %s",
+                   b->name, b->devices, b->library, own->devices, own->name,
+                   *missing ? missing : "all of that");
 }

@@ -17,6 +17,7 @@ extern const int ddp_backend_count;
 const DdpBackendInfo *ddp_backend_info(const char *name);
 /* "no /dev/nvidia0, no libnccl.so.2", "" when nothing is missing. Loads the libraries to see. */
 void ddp_backend_missing(const DdpBackendInfo *b, char *out, size_t size);
-/* NULL when the name (NULL: the default) is one that a program for CPUs can use. */
-DdpError *ddp_backend_check(const char *name);
+/* NULL when the name (NULL: the default) is one that a program for the target ("cpu", "cuda") can use: that of its
+   devices, or one between CPUs, which carries values of the hosts on every target. */
+DdpError *ddp_backend_check(const char *name, const char *target);
 #endif

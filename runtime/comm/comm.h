@@ -1,4 +1,4 @@
-/* The interface of all communication backends (shm, gloo; nccl, xccl, hccl, cncl later).
+/* The interface of all communication backends (shm, gloo, nccl; xccl, hccl, cncl later).
    Every rank makes the same calls in the same order. A reduction is a sum, in an order fixed by
    rank so that all ranks and all runs get the same bits. Every wait has a deadline; an error is
    final for the communicator. A vendor's header is included in one file only. */
@@ -27,6 +27,9 @@ typedef struct DdpCommOptions {
 enum {
   DDP_CAP_IN_PLACE_ALLOC = 1, /* all_reduce takes memory of alloc only */
   DDP_CAP_INLINE = 2,         /* progress happens inside poll and wait, without a thread */
+  /* Works in memory of devices. A call enqueues on `stream` and gives no work to wait for: what the stream holds
+     after it comes after it. Numbers of a 16-bit wire lie dense. Errors that come later are told by async_error. */
+  DDP_CAP_DEVICE = 4,
 };
 
 typedef struct DdpBackend {

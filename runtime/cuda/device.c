@@ -96,6 +96,18 @@ static DdpError *cuda_synchronise(void *stream) {
   return ddp_error_first(e, cuda_status(cudaStreamSynchronize(stream), "finish work of the GPU"));
 }
 
+static DdpError *cuda_poll(void *stream, bool *done) {
+  *done = false;
+  DDP_TRY(cuda_failure());
+  cudaError_t error = cudaStreamQuery(stream);
+  *done = error == cudaSuccess;
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError(); /* it is none */
+    return NULL;
+  }
+  return cuda_status(error, "finish work of the GPU");
+}
+
 static DdpError *cuda_alloc(DdpMemoryKind kind, size_t bytes, void **out) {
   *out = NULL;
   cudaError_t error = cudaMalloc(out, bytes ? bytes : 1); /* aligned to 256 bytes */
@@ -185,6 +197,7 @@ const DdpDevice ddp_device_cuda = {
     .clear = cuda_clear,
     .order = cuda_order,
     .synchronise = cuda_synchronise,
+    .poll = cuda_poll,
     .failure = cuda_failure,
     .replay = cuda_graph_replay,
     .room = cuda_room,

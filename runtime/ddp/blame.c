@@ -20,7 +20,8 @@ int ddp_group_rank_of(const DdpGroup *g, DdpLevelName level, int number) {
   if (number < 0) return -1;
   if (level == DDP_LEVEL_inside)
     return ddp_members_rank(&g->members, g->members.host[g->rank], number);
-  return g->two_level ? ddp_members_rank(&g->members, number, 0) : number;
+  bool leaders = level == DDP_LEVEL_between && g->two_level;
+  return leaders ? ddp_members_rank(&g->members, number, 0) : number;
 }
 
 static int own_unreachable(DdpGroup *g) {
@@ -89,7 +90,7 @@ bool ddp_group_patience_inside(void *group, int local) {
 }
 
 bool ddp_group_patience_between(void *group, int number) {
-  (void)number; /* Gloo does not know who is missing */
+  (void)number; /* neither Gloo nor NCCL knows who is missing */
   return busy(group, suspect(group, -1).rank);
 }
 
@@ -225,6 +226,7 @@ static void failed(void *self) {
   if (!atomic_load(&g->opened)) return;
   if (g->inside.comm) g->inside.backend->abort(g->inside.comm);
   if (g->between.comm) g->between.backend->abort(g->between.comm);
+  if (atomic_load(&g->device_opened)) g->device.backend->abort(g->device.comm);
 }
 
 /* The training thread has not come back since the first error: it computes, or hangs. A rank that saves

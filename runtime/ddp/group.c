@@ -14,7 +14,7 @@
 
 /* ---------- opening ---------- */
 
-static DdpCommOptions options_of(DdpGroup *g, const char *prefix, double deadline) {
+DdpCommOptions ddp_group_comm_options(DdpGroup *g, const char *prefix, double deadline) {
   return (DdpCommOptions){.store = ddp_control_store(g->control),
                           .prefix = prefix,
                           .address = ddp_control_peers(g->control)[g->rank].address,
@@ -27,7 +27,7 @@ static DdpError *open_inside(DdpGroup *g, double deadline) {
   char prefix[32];
   int host = g->members.host[g->rank];
   snprintf(prefix, sizeof prefix, "shm/%d", host);
-  DdpCommOptions o = options_of(g, prefix, deadline);
+  DdpCommOptions o = ddp_group_comm_options(g, prefix, deadline);
   o.rank = g->members.local[g->rank];
   o.world = ddp_members_count(&g->members, host);
   o.patience = ddp_group_patience_inside;
@@ -36,7 +36,7 @@ static DdpError *open_inside(DdpGroup *g, double deadline) {
 }
 
 static DdpError *open_between(DdpGroup *g, const char *name, double deadline) {
-  DdpCommOptions o = options_of(g, "between", deadline);
+  DdpCommOptions o = ddp_group_comm_options(g, "between", deadline);
   o.rank = g->two_level ? g->members.host[g->rank] : g->rank;
   o.world = g->two_level ? g->members.n_hosts : g->world;
   o.patience = ddp_group_patience_between;
@@ -95,6 +95,7 @@ static DdpError *open_world(DdpGroup *g, const DdpGroupOptions *options) {
 
 static void release(DdpGroup *g) {
   ddp_control_close(g->control); /* first: its thread uses the levels */
+  if (g->device.comm) g->device.backend->close(g->device.comm);
   if (g->inside.comm) g->inside.backend->close(g->inside.comm);
   if (g->between.comm) g->between.backend->close(g->between.comm);
   ddp_members_free(&g->members);
@@ -179,7 +180,7 @@ static void enter(DdpGroup *g) {
   g->entered = ddp_clock();
 }
 
-static void spend(DdpGroup *g, const char *what) {
+void ddp_group_spend(DdpGroup *g, const char *what) {
   double now = ddp_clock();
   g->spent += now - g->entered;
   if (g->watch) g->watch(g->watch_self, what, g->entered, now);
@@ -194,8 +195,7 @@ void ddp_group_watch(DdpGroup *g, DdpGroupWatch *watch, void *self) {
   g->watch_self = self;
 }
 
-/* Every collective enters here, in the same order on every rank. */
-static uint64_t arrive(DdpGroup *g, DdpFlightOp op, const char *what, int64_t bytes) {
+uint64_t ddp_group_arrive(DdpGroup *g, DdpFlightOp op, const char *what, int64_t bytes) {
   enter(g);
   g->op = op;
   g->awaited = atomic_fetch_add_explicit(&g->arrived, 1, memory_order_relaxed) + 1;
@@ -206,7 +206,7 @@ static uint64_t arrive(DdpGroup *g, DdpFlightOp op, const char *what, int64_t by
 /* What was entered has ended; after an error the record says how far it came. */
 static DdpError *leave(DdpGroup *g, uint64_t sequence, const char *what, DdpError *e) {
   if (!e) ddp_flight_complete(g->flight, sequence);
-  spend(g, what);
+  ddp_group_spend(g, what);
   return e;
 }
 
@@ -275,6 +275,17 @@ static DdpError *pass_on(DdpGroup *g, DdpGroupWork *w) {
                                                        w->what, NULL, &w->between));
 }
 
+/* In whose memory all-reduces work in place. */
+static DdpLevelName arena_level(const DdpGroup *g) {
+  return g->device.comm ? DDP_LEVEL_device : g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between;
+}
+
+static const DdpLevel *level_of(const DdpGroup *g, DdpLevelName name) {
+  return name == DDP_LEVEL_device   ? &g->device
+         : name == DDP_LEVEL_inside ? &g->inside
+                                    : &g->between;
+}
+
 static DdpError *alloc_alone(size_t bytes, void **out) {
   size_t rounded = bytes ? (bytes + 63) / 64 * 64 : 64;
   *out = aligned_alloc(64, rounded);
@@ -289,11 +300,10 @@ DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
   if (g->world == 1) {
     DDP_TRY(alloc_alone(bytes, out));
   } else {
-    uint64_t n = arrive(g, DDP_FLIGHT_alloc, "memory", (int64_t)bytes);
-    bool inside = g->inside.comm;
-    const DdpLevel *l = inside ? &g->inside : &g->between;
-    DdpError *e = ddp_group_fail(g, inside ? DDP_LEVEL_inside : DDP_LEVEL_between,
-                                 l->backend->alloc(l->comm, bytes, out));
+    uint64_t n = ddp_group_arrive(g, DDP_FLIGHT_alloc, "memory", (int64_t)bytes);
+    DdpLevelName name = arena_level(g);
+    const DdpLevel *l = level_of(g, name);
+    DdpError *e = ddp_group_fail(g, name, l->backend->alloc(l->comm, bytes, out));
     DDP_TRY(leave(g, n, "memory", e));
   }
   g->arenas[g->n_arenas++] = *out;
@@ -302,7 +312,7 @@ DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
 
 /* Not after an error: a backend may still be busy with it, and the process ends. */
 static void free_arenas(DdpGroup *g) {
-  const DdpLevel *l = g->inside.comm ? &g->inside : &g->between;
+  const DdpLevel *l = level_of(g, arena_level(g));
   for (int i = 0; i < g->n_arenas && !atomic_load(&g->leaving); i++) {
     if (g->world == 1)
       free(g->arenas[i]);
@@ -316,7 +326,7 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, DdpDTy
   *out = NULL;
   if (g->world == 1 || n == 0) return NULL;
   int64_t bytes = n * (int64_t)(wire == DDP_f32 ? sizeof *data : sizeof(uint16_t));
-  uint64_t sequence = arrive(g, DDP_FLIGHT_all_reduce, what, bytes);
+  uint64_t sequence = ddp_group_arrive(g, DDP_FLIGHT_all_reduce, what, bytes);
   DdpGroupWork *w = g->idle;
   if (w)
     g->idle = w->next;
@@ -331,7 +341,7 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, DdpDTy
         g->inside.backend->all_reduce(g->inside.comm, data, n, wire, what, NULL, &w->inside));
   else
     e = pass_on(g, w);
-  spend(g, what);
+  ddp_group_spend(g, what);
   if (e) {
     retire(g, w);
     return e;
@@ -366,7 +376,7 @@ static DdpError *progress(DdpGroup *g) {
 DdpError *ddp_group_progress(DdpGroup *g) {
   enter(g);
   DdpError *e = progress(g);
-  spend(g, "sums");
+  ddp_group_spend(g, "sums");
   return e;
 }
 
@@ -433,7 +443,7 @@ static DdpError *broadcast(DdpGroup *g, void *data, int64_t bytes, int root, con
 
 DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what) {
   if (g->world == 1) return NULL;
-  uint64_t n = arrive(g, DDP_FLIGHT_broadcast, what, bytes);
+  uint64_t n = ddp_group_arrive(g, DDP_FLIGHT_broadcast, what, bytes);
   return leave(g, n, what, broadcast(g, data, bytes, root, what));
 }
 
@@ -464,7 +474,7 @@ static DdpError *gather(DdpGroup *g, const void *mine, void *all, int64_t bytes,
     return NULL;
   }
   if (g->two_level) DDP_TRY(pass_all_on(g));
-  uint64_t n = arrive(g, op, what, bytes);
+  uint64_t n = ddp_group_arrive(g, op, what, bytes);
   DdpLevelName level = g->inside.comm ? DDP_LEVEL_inside : DDP_LEVEL_between;
   return leave(g, n, what,
                g->two_level ? gather_two_level(g, mine, all, bytes, what)
@@ -504,7 +514,7 @@ static DdpError *barrier(DdpGroup *g, const char *what) {
 
 DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
   if (g->world == 1) return NULL;
-  uint64_t n = arrive(g, DDP_FLIGHT_barrier, what, 0);
+  uint64_t n = ddp_group_arrive(g, DDP_FLIGHT_barrier, what, 0);
   return leave(g, n, what, barrier(g, what));
 }
 

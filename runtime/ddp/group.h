@@ -36,6 +36,28 @@ DdpError *ddp_group_all_reduce_start(DdpGroup *g, float *data, int64_t n, DdpDTy
                                      const char *what, DdpGroupWork **out);
 DdpError *ddp_group_progress(DdpGroup *g); /* advances what can go on without waiting */
 DdpError *ddp_group_wait(DdpGroup *g, DdpGroupWork *w);
+/* ---- in the memory of devices ----
+   Between GPUs gradients travel through a backend of their own, all small values of the host as on CPUs. Calls
+   enqueue on the device's stream of collectives, after all that its stream of computation holds, and return; a
+   pass that holds such calls may be captured and replayed. Nothing of it in a world of one. */
+/* Can the target's backend be used here? Opens its library, nothing else. */
+DdpError *ddp_group_device_probe(const DdpTarget *target);
+/* Once the device is open: ddp_group_alloc gives memory of it from now on. Collective. */
+DdpError *ddp_group_device_open(DdpGroup *g, const DdpTarget *target);
+bool ddp_group_on_device(const DdpGroup *g);
+/* out = in summed over ranks; both of the device. wire: a 16-bit type needs room for n of its numbers. */
+DdpError *ddp_group_device_sum(DdpGroup *g, float *out, const float *in, int64_t n, DdpDType wire,
+                               void *room, const char *what);
+/* What is computed from now on comes after all sums so far. */
+DdpError *ddp_group_device_join(DdpGroup *g);
+/* Rank 0's bytes to all ranks; what is computed from now on finds them. */
+DdpError *ddp_group_device_broadcast(DdpGroup *g, void *data, int64_t bytes, const char *what);
+/* Its number in the flight record. Once for each collective of a pass each time that the pass is enqueued, replayed
+   or not. */
+uint64_t ddp_group_device_enter(DdpGroup *g, DdpFlightOp op, const char *what, int64_t bytes);
+/* Waits for all that the stream holds, at most until ddp_timeout or the first error of any rank. */
+DdpError *ddp_group_device_wait(DdpGroup *g, void *stream, const char *what);
+
 /* Small host values, any memory, blocking; also while all-reduces are under way. */
 DdpError *ddp_group_sum(DdpGroup *g, double *data, int n, const char *what);
 DdpError *ddp_group_broadcast(DdpGroup *g, void *data, int64_t bytes, int root, const char *what);

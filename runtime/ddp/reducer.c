@@ -4,33 +4,11 @@
 #include "reducer.h"
 #include "buckets.h"
 #include "handshake.h"
+#include "reducer_state.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct Bucket {
-  char what[48];   /* for errors */
-  int32_t pending; /* gradients still to come */
-  DdpGroupWork *work;
-} Bucket;
-
-struct DdpReducer {
-  const DdpJob *job;
-  DdpGroup *group;
-  float *grads;
-  DdpDType wire;
-  bool tell_loss;
-  DdpBucketInfo *info;
-  Bucket *buckets;
-  int n, started;
-  int32_t *bucket_of;   /* [n_tensors], -1: not trained */
-  uint32_t *seen, turn; /* [n_tensors]: turn in which it was last ready */
-  bool active;          /* this micro-batch synchronises */
-  double *sums;         /* scratch of ddp_all_sum, as large as the largest so far */
-  int64_t sums_n;
-  DdpError *error;
-};
 
 static uint64_t layout_hash(const DdpReducer *r) {
   uint64_t h = 14695981039346656037u;
@@ -71,6 +49,7 @@ DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group,
   r->grads = grads;
   r->wire = options->wire;
   DdpError *e = build(r, options->bucket_cap_mb);
+  if (!e) e = ddp_reducer_device_open(r);
   if (e)
     ddp_reducer_close(r);
   else
@@ -90,7 +69,10 @@ void ddp_reducer_tell_loss(DdpReducer *r, bool on) {
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update) {
   ddp_group_at(r->group, update, "backward");
   r->active = synchronise && ddp_group_world(r->group) > 1;
+  r->device.by_hand = false;
   if (!r->active) return;
+  if (r->device.on) /* all that was enqueued before has been waited for */
+    memset(r->device.told, 0, (size_t)(r->n + 1) * sizeof *r->device.told);
   r->turn++;
   r->started = 0;
   for (int b = 0; b < r->n; b++) r->buckets[b].pending = r->info[b].count;
@@ -100,6 +82,10 @@ static void start_complete(DdpReducer *r, const DdpStep *step) {
   while (r->started < r->n && r->buckets[r->started].pending == 0 && !r->error) {
     Bucket *b = &r->buckets[r->started];
     const DdpBucketInfo *i = &r->info[r->started];
+    if (r->device.on) {
+      r->error = ddp_reducer_device_bucket(r, r->started++);
+      continue;
+    }
     if (r->started == 0 && r->tell_loss && !isfinite(step->sums[0])) r->grads[i->begin] = NAN;
     r->error = ddp_group_all_reduce_start(r->group, r->grads + i->begin, i->end - i->begin, r->wire,
                                           b->what, &b->work);
@@ -120,7 +106,7 @@ void ddp_grad_ready(DdpStep *step, int32_t tensor) {
   r->seen[tensor] = r->turn;
   if (--r->buckets[bucket].pending == 0)
     start_complete(r, step);
-  else if (r->started > 0)
+  else if (r->started > 0 && !r->device.on)
     r->error = ddp_group_progress(r->group);
 }
 
@@ -143,6 +129,11 @@ bool ddp_reducer_sums(const DdpReducer *r) {
 
 void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) {
   DdpReducer *r = step->reducer;
+  if (r && r->device.on) {
+    if (n > r->sums_n) r->sums_n = n;
+    if (!r->error) r->error = ddp_reducer_device_sum(r, out, in, n);
+    return;
+  }
   if (out != in) memcpy(out, in, (size_t)n * sizeof *out);
   if (r && !r->error) r->error = all_sum(r, out, in, n);
 }
@@ -164,6 +155,7 @@ DdpError *ddp_reducer_finish(DdpReducer *r, DdpBucketDone *done, void *self,
   if (!r->active) return e;
   r->active = false;
   if (!e && r->started < r->n) e = unready(r);
+  if (r->device.on) return e; /* ddp_reducer_arrive waits */
   for (int b = 0; b < r->started; b++) {
     double before = ddp_group_spent(r->group);
     if (!e) e = ddp_group_wait(r->group, r->buckets[b].work);
@@ -177,6 +169,7 @@ DdpError *ddp_reducer_finish(DdpReducer *r, DdpBucketDone *done, void *self,
 void ddp_reducer_close(DdpReducer *r) {
   if (!r) return;
   ddp_error_free(r->error);
+  ddp_reducer_device_close(r);
   free(r->info);
   free(r->buckets);
   free(r->bucket_of);

@@ -32,5 +32,14 @@ typedef DdpError *DdpBucketDone(void *self, const DdpBucketInfo *bucket);
    first error that a ddp_grad_ready met. exposed_seconds += time spent waiting. */
 DdpError *ddp_reducer_finish(DdpReducer *r, DdpBucketDone *done, void *self,
                              double *exposed_seconds);
+/* ---- where the group reduces in the memory of devices: backward only enqueues, and so does the sum of each bucket.
+   What is enqueued in the place of `pass`: with the sums it also makes what comes after it wait for them. */
+typedef void DdpPass(DdpStep *step);
+DdpPass *ddp_reducer_pass_of(const DdpReducer *r, DdpPass *pass);
+/* After each pass, whether it ran or was replayed. */
+void ddp_reducer_passed(DdpReducer *r);
+/* After ddp_reducer_finish, which does not wait then: until all that is enqueued on the stream of computation has
+   happened. exposed_seconds += what of it was waiting for gradients alone. */
+DdpError *ddp_reducer_arrive(DdpReducer *r, double *exposed_seconds);
 void ddp_reducer_close(DdpReducer *r);
 #endif

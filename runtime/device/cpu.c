@@ -43,6 +43,12 @@ static DdpError *cpu_synchronise(void *stream) {
   return NULL;
 }
 
+static DdpError *cpu_poll(void *stream, bool *done) {
+  (void)stream;
+  *done = true;
+  return NULL;
+}
+
 static DdpError *cpu_failure(void) {
   return NULL;
 }
@@ -63,5 +69,6 @@ const DdpDevice ddp_device_cpu = {
     .clear = cpu_clear,
     .order = cpu_order,
     .synchronise = cpu_synchronise,
+    .poll = cpu_poll,
     .failure = cpu_failure,
 };

@@ -41,6 +41,8 @@ typedef struct DdpDevice {
   DdpError *(*order)(void *first, void *later);
   /* Waits until everything enqueued on the stream has happened; also tells errors of kernels. */
   DdpError *(*synchronise)(void *stream);
+  /* The same without waiting: whether everything has happened. */
+  DdpError *(*poll)(void *stream, bool *done);
   /* The first error of a launch or a library call in the emitted program since the last question. */
   DdpError *(*failure)(void);
   /* Runs pass(step), and from its second time on with equal `key` replays what it enqueued then (a captured

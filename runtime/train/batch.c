@@ -129,7 +129,7 @@ DdpError *run_batch_next(DdpRun *r) {
   if (!r->device->apart) return NULL;
   r->batch = &r->batches[r->batch == r->batches];
   r->there.held = -1;
-  return r->device->synchronise(r->there.copying);
+  return run_synchronise(r, r->there.copying);
 }
 
 DdpError *run_batch_send(DdpRun *r) {

@@ -67,7 +67,7 @@ static DdpError *fetch(DdpRun *r, const Evaluation *e, int64_t rounds) {
   if (!d->apart) return NULL;
   size_t bytes = (size_t)(rounds * e->n) * sizeof(double);
   DDP_TRY(d->to_host(r->eval_mine, r->there.eval, bytes, r->there.stream));
-  DDP_TRY(d->synchronise(r->there.stream));
+  DDP_TRY(run_synchronise(r, r->there.stream));
   return d->failure();
 }
 

@@ -61,7 +61,7 @@ static DdpError *group_open(DdpRun *r) {
   char *text = ddp_config_agreement(r->config);
   if (!text) return ddp_error(DDP_MEMORY, "out of memory");
   uint64_t hash = XXH64(text, strlen(text), r->job->plan_hash ^ (r->job->spec_hash * 3));
-  DdpGroupOptions options = {.backend = r->set->ddp_backend,
+  DdpGroupOptions options = {.backend = r->device->apart ? NULL : r->set->ddp_backend,
                              .intra_node_backend = strcmp(r->set->intra_node, "backend") == 0,
                              .timeout = (double)r->set->ddp_timeout,
                              .program_hash = hash,
@@ -98,9 +98,12 @@ static DdpError *data_compare(DdpRun *r) {
 
 /* Which one is this rank's, and can it run the program? Before data are touched. */
 static DdpError *device_open(DdpRun *r) {
+  bool between = r->device->apart && r->world > 1;
   DdpError *error = r->device->open(r->job, r->launch->local_rank, r->launch->local_world);
   r->device_open = !error;
-  return run_agree(r, error, "opening the device");
+  if (!error && between) error = ddp_group_device_probe(r->job->target);
+  DDP_TRY(run_agree(r, error, "opening the device"));
+  return between ? ddp_group_device_open(r->group, r->job->target) : NULL;
 }
 
 static DdpError *data_open(DdpRun *r) {
@@ -292,7 +295,8 @@ static int run_rank(const DdpJob *job, const DdpLaunch *launch, int argc, char *
   DdpConfig config;
   ddp_log_rank(launch->rank, launch->world);
   DdpError *error = ddp_config_read(&config, job, argc, argv);
-  if (!error) error = ddp_backend_check(config.settings.ddp_backend);
+  if (!error)
+    error = ddp_backend_check(config.settings.ddp_backend, job->target ? job->target->name : "cpu");
   bool quiet = error && launch->rank != 0; /* all ranks have the same command line */
   bool aborted = false;
   if (!error && config.print_config) {

@@ -9,6 +9,11 @@ bool run_apart(const DdpRun *r) {
   return r->device->apart && !r->there.shadow;
 }
 
+DdpError *run_synchronise(const DdpRun *r, void *stream) {
+  if (!r->group || !ddp_group_on_device(r->group)) return r->device->synchronise(stream);
+  return ddp_group_device_wait(r->group, stream, "work of the GPUs");
+}
+
 /* ---------- to look at ---------- */
 
 DdpError *run_view(const DdpRun *r, const void *at, int64_t bytes, RunView *v) {
@@ -17,7 +22,7 @@ DdpError *run_view(const DdpRun *r, const void *at, int64_t bytes, RunView *v) {
   v->at = v->copy = malloc((size_t)bytes + 1);
   if (!v->copy) return ddp_error(DDP_MEMORY, "out of memory");
   DDP_TRY(r->device->to_host(v->copy, at, (size_t)bytes, r->there.stream));
-  return r->device->synchronise(r->there.stream);
+  return run_synchronise(r, r->there.stream);
 }
 
 void run_view_close(RunView *v) {
@@ -91,7 +96,7 @@ DdpError *run_model_here(DdpRun *r, bool all) {
   parts_list(s, r, all);
   DdpError *error = NULL;
   for (int i = 0; i < s->n && !error; i++) error = bring(r, &s->part[i]);
-  if (!error) error = r->device->synchronise(r->there.stream);
+  if (!error) error = run_synchronise(r, r->there.stream);
   r->there.shadow = s;
   if (error) shadow_close(r);
   return error;
@@ -105,7 +110,7 @@ DdpError *run_model_there(DdpRun *r, DdpError *error) {
     error =
         r->device->to_device(p->device, points_to(p->pointer), (size_t)p->bytes, r->there.stream);
   }
-  if (!error) error = r->device->synchronise(r->there.stream);
+  if (!error) error = run_synchronise(r, r->there.stream);
   shadow_close(r);
   return error;
 }
@@ -115,12 +120,13 @@ DdpError *run_model_there(DdpRun *r, DdpError *error) {
 DdpError *run_broadcast(DdpRun *r, void *data, int64_t bytes, const char *what) {
   if (r->world == 1 || bytes == 0) return NULL;
   if (!run_apart(r)) return ddp_group_broadcast(r->group, data, bytes, 0, what);
+  if (ddp_group_on_device(r->group)) return ddp_group_device_broadcast(r->group, data, bytes, what);
   RunView v;
   DdpError *error = run_view(r, data, bytes, &v);
   if (!error) error = ddp_group_broadcast(r->group, v.copy, bytes, 0, what);
   if (!error && r->rank != 0) {
     error = r->device->to_device(data, v.copy, (size_t)bytes, r->there.stream);
-    if (!error) error = r->device->synchronise(r->there.stream);
+    if (!error) error = run_synchronise(r, r->there.stream);
   }
   run_view_close(&v);
   return error;

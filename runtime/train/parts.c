@@ -213,7 +213,7 @@ DdpError *run_parts_copy(RunParts *p, const DdpRun *r, char **room) {
     part->there = false;
     *room += rounded(part->bytes);
   }
-  return r->device->synchronise(r->there.stream);
+  return run_synchronise(r, r->there.stream);
 }
 
 DdpError *run_parts_fetch(RunParts *p, const DdpRun *r) {

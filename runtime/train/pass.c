@@ -33,8 +33,10 @@ DdpError *run_pass(DdpRun *r, void (*pass)(DdpStep *step), DdpStep *step) {
     return NULL;
   }
   DDP_TRY(run_scalars(r, step));
-  bool replays = d->replay && !step->trace && !step->reducer && !step->results;
+  pass = ddp_reducer_pass_of(step->reducer, pass);
+  bool replays = d->replay && !step->trace && !step->results;
   if (replays) DDP_TRY(d->replay(key_of(r, pass, step), pass, step));
   if (!replays) pass(step);
+  if (step->reducer) ddp_reducer_passed(step->reducer);
   return d->failure();
 }

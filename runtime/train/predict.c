@@ -82,7 +82,7 @@ static DdpError *compute(Prediction *p, DdpRun *r, int64_t batch) {
     DDP_TRY(r->device->to_host(to, p->results[i], bytes, r->there.stream));
     to += bytes;
   }
-  return r->device->synchronise(r->there.stream);
+  return run_synchronise(r, r->there.stream);
 }
 
 static void store(Prediction *p, const DdpRun *r, int64_t first) {

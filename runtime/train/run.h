@@ -199,6 +199,10 @@ DdpError *run_model_there(DdpRun *r, DdpError *error);
 /* Rank 0's bytes to all ranks, whose memory ever they lie in. Collective. */
 DdpError *run_broadcast(DdpRun *r, void *data, int64_t bytes, const char *what);
 
+/* Waits until all that is enqueued on the stream has happened. Between ranks that sum on their devices no longer
+   than ddp_timeout, and not for a job that has failed. */
+DdpError *run_synchronise(const DdpRun *r, void *stream);
+
 /* ---- pass.c: the emitted functions */
 /* Enqueues pass(step), or on CPUs runs it; then errors of what was enqueued before are known too. */
 DdpError *run_pass(DdpRun *r, void (*pass)(DdpStep *step), DdpStep *step);

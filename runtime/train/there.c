@@ -41,7 +41,8 @@ DdpError *run_there_results(DdpRun *r, bool norms) {
     DDP_TRY(d->to_host(t->norms_here, t->norms, (size_t)t->n_norms * sizeof(double), t->stream));
   }
   DDP_TRY(d->to_host(r->sums, r->sums_there, sizeof *r->sums, t->stream));
-  DDP_TRY(d->synchronise(t->stream));
+  DDP_TRY(r->reducer && ddp_group_on_device(r->group) ? ddp_reducer_arrive(r->reducer, &r->exposed)
+                                                      : run_synchronise(r, t->stream));
   return d->failure();
 }
 
@@ -95,7 +96,7 @@ static DdpError *groups_open(DdpRun *r) {
   if (!error) error = r->device->alloc(DDP_MEMORY_state, n * sizeof *groups, &p);
   t->groups = p;
   if (!error) error = r->device->to_device(t->groups, groups, n * sizeof *groups, t->stream);
-  if (!error) error = r->device->synchronise(t->stream);
+  if (!error) error = run_synchronise(r, t->stream);
   free(groups);
   return error;
 }

@@ -75,7 +75,7 @@ static DdpError *count(DdpRun *r, const DdpStep *step, double *part) {
   DDP_TRY(run_scalars(r, step));
   r->job->window_counts(step, r->there.counts);
   DDP_TRY(d->to_host(part, r->there.counts, bytes, step->stream));
-  DDP_TRY(d->synchronise(step->stream));
+  DDP_TRY(run_synchronise(r, step->stream));
   return d->failure();
 }
 
@@ -174,7 +174,7 @@ static DdpError *finite_alone(DdpRun *r, int64_t index, bool *finite) {
   DDP_TRY(d->clear(r->sums_there, bytes, step.stream));
   DDP_TRY(run_pass(r, r->job->evaluate, &step));
   DDP_TRY(d->to_host(r->sums, r->sums_there, bytes, step.stream));
-  DDP_TRY(d->synchronise(step.stream));
+  DDP_TRY(run_synchronise(r, step.stream));
   *finite = true;
   for (int32_t k = 0; k < r->job->n_sums; k++) *finite = *finite && isfinite(r->sums[k]);
   return NULL;

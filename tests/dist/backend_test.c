@@ -11,21 +11,27 @@
 
 static void test_names(void **state) {
   (void)state;
-  assert_null(ddp_backend_check(NULL));
+  assert_null(ddp_backend_check(NULL, "cpu"));
   for (int i = 0; i < ddp_backend_count; i++) {
     const DdpBackendInfo *b = &ddp_backend_infos[i];
     assert_ptr_equal(ddp_backend_info(b->name), b);
-    assert_true(b->later == !ddp_backend_find(b->name));
-    DdpError *e = ddp_backend_check(b->name);
-    assert_true(b->later == (e != NULL));
-    if (!e) continue;
-    assert_int_equal(e->klass, DDP_USAGE);
-    assert_non_null(strstr(e->message, b->library));
-    assert_non_null(strstr(e->message, b->devices));
-    assert_null(strchr(e->message, '\n'));
-    ddp_error_free(e);
+    bool linked = strcmp(b->name, "gloo") == 0; /* the others are not in programs for CPUs */
+    assert_true(linked == (ddp_backend_find(b->name) != NULL));
+    for (int k = 0; k < 2; k++) {
+      const char *target = k ? "cuda" : "cpu";
+      DdpError *e = ddp_backend_check(b->name, target);
+      bool serves = !b->later && (!strcmp(b->target, "cpu") || !strcmp(b->target, target));
+      assert_true(serves == (e == NULL));
+      if (!e) continue;
+      assert_int_equal(e->klass, DDP_USAGE);
+      if (b->later) assert_non_null(strstr(e->message, b->library));
+      assert_non_null(strstr(e->message, b->devices));
+      assert_non_null(strstr(e->message, k ? "--ddp_backend nccl" : "--ddp_backend gloo"));
+      assert_null(strchr(e->message, '\n'));
+      ddp_error_free(e);
+    }
   }
-  DdpError *e = ddp_backend_check("mpi");
+  DdpError *e = ddp_backend_check("mpi", "cpu");
   assert_non_null(e);
   ddp_error_free(e);
 }

@@ -135,6 +135,11 @@ static DdpError *apart_synchronise(void *stream) {
   return NULL;
 }
 
+static DdpError *apart_poll(void *stream, bool *done) {
+  *done = true;
+  return apart_synchronise(stream);
+}
+
 static void run_wait(Op *op) {
   run_to(op->stream, op->count);
 }
@@ -235,6 +240,7 @@ static const DdpDevice apart = {.name = "apart",
                                 .clear = apart_clear,
                                 .order = apart_order,
                                 .synchronise = apart_synchronise,
+                                .poll = apart_poll,
                                 .failure = apart_failure,
                                 .room = apart_room};
 

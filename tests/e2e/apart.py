@@ -14,7 +14,8 @@ HERE = os.path.join(ROOT, "tests", "e2e")
 FOLDERS = ("runtime/device", "runtime/core", "runtime/include", "tables")
 ORDERS = ("eager", "lazy", "urgent")
 # What a run says about itself and the clock.
-OWN = ("runtime", "per_second", "memory_bytes", "device", "output_dir", "best_model_checkpoint", "_ms", "timing", "mem_cpu", "exposed")
+OWN = ("runtime", "per_second", "memory_bytes", "device", "output_dir", "best_model_checkpoint", "_ms", "timing", "mem_cpu", "exposed",
+       "communication_wait")
 
 
 def compile_both(f, job, defines=()):

@@ -83,22 +83,23 @@ static void narrow_and_widen(void **state) {
   for (const bool half : {false, true})
     for (const int64_t n : sizes) {
       const size_t count = static_cast<size_t>(n);
+      const int ranks = n % 2 ? 3 : 1;
       std::vector<float> x = noises(count);
       for (size_t i = 0; i < count; i++) x[i] *= std::ldexp(1.0f, static_cast<int>(i % 40) - 30);
       if (n > 16) x[3] = INFINITY, x[5] = -1e30f, x[9] = 65520.0f, x[10] = 0x1p-25f;
       float *const dx = to_device(x);
       uint16_t *const d16 = to_device(std::vector<uint16_t>(count + 4, 0xabcd));
       const DdpDType dtype = half ? DDP_f16 : DDP_bf16;
-      ddp_arena_kernels.narrow(d16, dx, n, dtype, stream());
+      ddp_arena_kernels.narrow(d16, dx, n, dtype, ranks, stream());
       const std::vector<uint16_t> got = result(d16, count + 4);
       for (size_t i = 0; i < count; i++) {
-        const uint16_t want = half ? oracle_store_f16(x[i]) : oracle_store_bf16(x[i]);
+        const uint16_t want = oracle_narrow(half, x[i], ranks);
         EXPECT(got[i] == want, "%a is %04x, should be %04x", static_cast<double>(x[i]), got[i],
                want);
       }
       EXPECT(got[count] == 0xabcd && got[count + 3] == 0xabcd, "written beyond the end");
       ddp_arena_kernels.widen(dx, d16, n, dtype, stream());
-      ddp_arena_kernels.narrow(d16, dx, n, dtype, stream()); /* every 16-bit number survives */
+      ddp_arena_kernels.narrow(d16, dx, n, dtype, 1, stream()); /* every 16-bit number survives */
       EXPECT(result(d16, count + 4) == got, "not the same after widening");
     }
 }
@@ -109,7 +110,7 @@ static void nothing_to_do(void **state) {
   ddp_arena_kernels.scale(x, 0, 2, stream());
   ddp_arena_kernels.fill(x, 0, 2, stream());
   ddp_arena_kernels.average(x, x, 0, 0.9, stream());
-  ddp_arena_kernels.narrow(x, x, 0, DDP_bf16, stream());
+  ddp_arena_kernels.narrow(x, x, 0, DDP_bf16, 2, stream());
   ddp_arena_kernels.widen(x, x, 0, DDP_bf16, stream());
   ddp_arena_kernels.square_sums(x, nullptr, 0, nullptr, nullptr, stream());
 }

@@ -46,6 +46,7 @@ void oracle_pool(bool max, const struct DdpPool *p, int64_t outer, int64_t inner
 
 uint16_t oracle_store_bf16(float x);
 uint16_t oracle_store_f16(float x);
+uint16_t oracle_narrow(bool half, float x, int ranks);
 #ifdef __cplusplus
 }
 #endif

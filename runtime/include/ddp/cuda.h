@@ -14,6 +14,9 @@ void ddp_cuda_check(int error, const char *what, const char *file, int line);
 extern const struct DdpDevice ddp_device_cuda;
 extern const struct DdpBackend ddp_backend_nccl;
 
+/* ddp_all_sum in the memory of the GPU; where one rank trains alone, a copy. */
+void ddp_cuda_all_sum(DdpStep *step, float *out, const float *in, int64_t n);
+
 /* ---------- products, through cuBLASLt ----------
    One static DdpGemm for each product of the plan; what the library chose for it is kept in it.
    Y = op(A) op(B), all row-major and dense: A is [m, k] (ta: [k, m]), B is [k, n] (tb: [n, k]), Y is [m, n];

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { DDP_JOB_ABI = 11, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 12, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -252,8 +252,9 @@ typedef struct DdpArenaKernels {
   void (*fill)(float *x, int64_t n, float with, void *stream);
   /* ema: lerp(average, x, 1 - decay), as train/ema.c on CPUs */
   void (*average)(float *average, const float *x, int64_t n, double decay, void *stream);
-  /* to and from the 16-bit type in which gradients travel */
-  void (*narrow)(void *to, const float *from, int64_t n, DdpDType dtype, void *stream);
+  /* to and from the 16-bit type in which gradients travel; narrow: as ddp_sum_compress of comm/sum.h, from is
+     the part of one of so many ranks */
+  void (*narrow)(void *to, const float *from, int64_t n, DdpDType dtype, int ranks, void *stream);
   void (*widen)(float *to, const void *from, int64_t n, DdpDType dtype, void *stream);
 } DdpArenaKernels;
 
@@ -328,8 +329,8 @@ typedef struct DdpJob {
   void (*forward_backward)(DdpStep *step);
   /* Writes this micro-batch's, on devices to their memory; NULL if constant. */
   void (*window_counts)(const DdpStep *step, double *counts);
-  void (*evaluate)(DdpStep *step);       /* adds to step->sums; NULL without eval */
-  void (*predict)(DdpStep *step);        /* sets step->results; NULL without outputs */
+  void (*evaluate)(DdpStep *step); /* adds to step->sums; NULL without eval */
+  void (*predict)(DdpStep *step);  /* sets step->results; NULL without outputs */
   const DdpResult *results;
   int32_t n_results;
   void (*metric_values)(const double *sums, double *out);

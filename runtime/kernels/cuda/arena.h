@@ -116,11 +116,21 @@ static inline void ddp_arena_average(float *average, const float *x, int64_t n, 
 
 /* ---------- 16 bits ---------- */
 
+/* What PyTorch's hooks make of a gradient: rounded to the type, divided by the number of ranks, rounded again. `from`
+   is divided already. */
 template <class T>
 static __global__ void __launch_bounds__(256)
-    ddp_narrow_kernel(T *__restrict__ to, const float *__restrict__ from, int64_t n) {
+    ddp_narrow_kernel(T *__restrict__ to, const float *__restrict__ from, int64_t n, float ranks) {
   const int64_t i = ddp_quad_here();
-  if (i < n) ddp_quad_store(to, i, n, ddp_quad_load(from, i, n));
+  if (i >= n) return;
+  DdpQuad a = ddp_quad_load(from, i, n);
+  DDP_UNROLL
+  for (int k = 0; k < 4; k++) {
+    T rounded;
+    ddp_store(&rounded, a.at[k] * ranks);
+    a.at[k] = ddp_load(rounded) / ranks;
+  }
+  ddp_quad_store(to, i, n, a);
 }
 template <class T>
 static __global__ void __launch_bounds__(256)
@@ -130,9 +140,10 @@ static __global__ void __launch_bounds__(256)
 }
 
 template <class T>
-static inline void ddp_arena_narrow_to(void *to, const float *from, int64_t n, void *stream) {
+static inline void ddp_arena_narrow_to(void *to, const float *from, int64_t n, int ranks,
+                                       void *stream) {
   DDP_LAUNCH(ddp_narrow_kernel<T>, ddp_quad_blocks(n), 256, 0, stream, static_cast<T *>(to), from,
-             n);
+             n, static_cast<float>(ranks));
 }
 template <class T>
 static inline void ddp_arena_widen_from(float *to, const void *from, int64_t n, void *stream) {
@@ -141,12 +152,12 @@ static inline void ddp_arena_widen_from(float *to, const void *from, int64_t n, 
 }
 /* dtype: bf16 or f16 (allreduce_dtype has no other). */
 static inline void ddp_arena_narrow(void *to, const float *from, int64_t n, DdpDType dtype,
-                                    void *stream) {
+                                    int ranks, void *stream) {
   if (n <= 0) return;
   if (dtype == DDP_bf16)
-    ddp_arena_narrow_to<__nv_bfloat16>(to, from, n, stream);
+    ddp_arena_narrow_to<__nv_bfloat16>(to, from, n, ranks, stream);
   else
-    ddp_arena_narrow_to<__half>(to, from, n, stream);
+    ddp_arena_narrow_to<__half>(to, from, n, ranks, stream);
 }
 static inline void ddp_arena_widen(float *to, const void *from, int64_t n, DdpDType dtype,
                                    void *stream) {
