@@ -9,7 +9,9 @@ import time
 
 from apart import JOB as CARRIES
 from apart import SHORT, numbers
-from ddptest import ENDLESS, ROOT, SLOW, Folder, Started, children, expect, losses, main, reached, run, same, wait_for
+from ddptest import (ENDLESS, ROOT, SLOW, Folder, Started, children, collectives, expect, losses, main, must, reached, run,
+                     same, wait_for)
+from resume import same_from
 
 SIM = ["--target", "cuda:sim"]
 INVARIANCE = "tests/e2e/invariance.ddp"
@@ -51,6 +53,29 @@ def schedules():
             expect(weights(f, f"out{i}") == weights(f, "out0"), f"{way}: other weights")
         same(losses(cpu), losses(log), 1e-3, "2 ranks")
         r, _ = f.train(binary, "checked", 2, flags + ["--check_ranks", "1"])
+
+
+def checkpoints():
+    """Two ranks go on from a checkpoint, with buffers of rank 0 and with their own: what a straight run leaves."""
+    for defines in ([], ["train.ddp_broadcast_buffers=false", "runtime.ema_decay=0.9"]):
+        with Folder() as f:
+            binary = f.compile(CARRIES, "gpu", defines, SIM)
+            flags = ["--max_steps", "60", "--gradient_accumulation_steps", "2"]
+            must([binary, "--output_dir", f.file("straight"), "--nproc-per-node", "2"] + flags)
+            for update in (13, 52):
+                same_from(f, binary, f.file("straight"), flags, update, 60, 2)
+
+
+def time_line():
+    """Every collective of a pass stands in the time line, replayed or not."""
+    with Folder() as f:
+        binary = wide(f)
+        trace = f.file("trace.json")
+        flags = ["--output_dir", f.file("out"), "--max_steps", "6", "--ddp_bucket_cap_mb", "1"]
+        must([binary, "--nproc-per-node", "2", "--profile", trace] + flags)
+        counts = collectives(trace)
+        for rank in (0, 1):
+            expect(counts[rank, "bucket 0"] == counts[rank, "bucket 2"] >= 5, f"{counts}")
 
 
 # ---------- what is asked of NCCL ----------
@@ -250,5 +275,6 @@ def flags():
 
 
 if __name__ == "__main__":
-    main(dict(worlds=worlds, schedules=schedules, calls=calls, buckets=buckets, half=half, sums_in_model=sums_in_model,
+    main(dict(worlds=worlds, schedules=schedules, calls=calls, buckets=buckets, checkpoints=checkpoints,
+              time_line=time_line, half=half, sums_in_model=sums_in_model,
               library=library, ranks=ranks, flags=flags))
