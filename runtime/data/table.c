@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t ddp_dtype_bytes(DdpDType dtype) {
-  static const int64_t bytes[] = {
-#define DTYPE(name, ctype, bytes_, category, st) bytes_,
-#include "dtype.def"
-  };
-  return bytes[dtype];
-}
-
 int64_t ddp_field_bytes(const DdpField *f) {
   return f->elements * ddp_dtype_bytes(f->dtype);
 }

@@ -3,6 +3,7 @@
 #define DDP_DATA_TABLE_H
 #include "ddp/job.h"
 #include "ddp/status.h"
+#include "dtype.h"
 
 typedef struct DdpTable {
   const DdpField *fields;
@@ -21,8 +22,7 @@ DdpError *ddp_table_finish(DdpTable *t);
 DdpError *ddp_table_append(DdpTable *t, const DdpTable *from);
 void ddp_table_free(DdpTable *t);
 
-/* Bytes of one sample of a field, of one element of a type. */
-int64_t ddp_dtype_bytes(DdpDType dtype);
+/* Bytes of one sample of a field. */
 int64_t ddp_field_bytes(const DdpField *f);
 
 /* One value of a field, checked against type, range and categories and stored. `why` receives what

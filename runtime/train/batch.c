@@ -2,19 +2,15 @@
    kernels read them. Holds: a device with memory of its own has two of them, so that the host gathers and the
    copying stream copies one while kernels read the other; on CPUs there is one, read where it is gathered. */
 #include "run.h"
+#include "dtype.h"
 #include <stdlib.h>
 
 enum { ALIGN = 256 }; /* of each part of a batch: kernels read vectors of 16 bytes */
 
-static const int64_t dtype_bytes[] = {
-#define DTYPE(name, ctype, bytes, category, st) bytes,
-#include "dtype.def"
-};
-
 /* Bytes of field i in a batch of the largest size; 0: no kernel reads it. */
 static int64_t field_bytes(const DdpRun *r, int32_t i) {
   const DdpField *f = &r->job->fields[i];
-  return f->used ? r->largest_batch * f->elements * dtype_bytes[f->dtype] : 0;
+  return f->used ? r->largest_batch * f->elements * ddp_dtype_bytes(f->dtype) : 0;
 }
 
 static DdpError *no_memory(void) {

@@ -1,6 +1,7 @@
 /* Weights from files. In: a file that fit.c has looked at. Out: arenas filled from it. A file that holds
    both of two tied tensors must hold the same numbers twice. */
 #include "load.h"
+#include "dtype.h"
 #include "file.h"
 #include "log.h"
 #include <stdlib.h>
@@ -98,16 +99,13 @@ static DdpError *compare_tied(const RunLoad *l, const DdpTensor *t, int own, con
 }
 
 static DdpError *load_items(DdpRun *r, RunLoad *l) {
-  static const size_t dtype_bytes[] = {
-#define DTYPE(name, ctype, bytes, category, st) bytes,
-#include "dtype.def"
-  };
   for (int32_t k = 0; k < l->n_items; k++) {
     const DdpTensor *t = &r->job->tensors[l->items[k].tensor];
     int i = run_load_find(l, t, l->items[k].name);
     if (i < 0) return ddp_error(DDP_DATA, "the file has no tensor %s", l->items[k].name);
     DDP_TRY(read_tensor(l, i, t, run_tensor(r, t)));
-    DDP_TRY(compare_tied(l, t, i, run_tensor(r, t), (size_t)t->elements * dtype_bytes[t->dtype]));
+    DDP_TRY(
+        compare_tied(l, t, i, run_tensor(r, t), (size_t)(t->elements * ddp_dtype_bytes(t->dtype))));
   }
   return NULL;
 }

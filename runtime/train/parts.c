@@ -1,16 +1,12 @@
 /* The lists of what a checkpoint keeps. In: a run. Out: names with the memory that they stand
    for, written to and read from safetensors files, each part compared by name, type and shape. */
 #include "parts.h"
+#include "dtype.h"
 #include "file.h"
 #include "safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const int64_t dtype_bytes[] = {
-#define DTYPE(name, ctype, bytes, category, st) bytes,
-#include "dtype.def"
-};
 
 const char *run_parts_file(RunPartsOf of) {
   static const char *const names[] = {"model.safetensors", "ema.safetensors",
@@ -53,7 +49,7 @@ static DdpError *model_open(RunParts *p, DdpRun *r) {
     /* Buffers of all ranks have been gathered into memory of the host. */
     bool there = run_apart(r) && !(t->role == DDP_ROLE_buffer && r->buffers == r->own_buffers);
     add(p, (RunPart){t->name, t->dtype, t->rank, t->shape, run_tensor(r, t),
-                     t->elements * dtype_bytes[t->dtype], there});
+                     t->elements * ddp_dtype_bytes(t->dtype), there});
   }
   return NULL;
 }

@@ -2,6 +2,7 @@
    model. Out: a safetensors file with one tensor for each output, written by rank 0; batches have fixed
    bounds, so that any number of ranks gives the same bits. */
 #include "run.h"
+#include "dtype.h"
 #include "file.h"
 #include "log.h"
 #include "manifest.h"
@@ -10,11 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const int64_t dtype_bytes[] = {
-#define DTYPE(name, ctype, bytes, category, st) bytes,
-#include "dtype.def"
-};
 
 typedef struct Prediction {
   const char *split;
@@ -25,7 +21,7 @@ typedef struct Prediction {
 } Prediction;
 
 static int64_t result_bytes(const DdpResult *o) {
-  return o->elements * dtype_bytes[o->dtype];
+  return o->elements * ddp_dtype_bytes(o->dtype);
 }
 
 static DdpError *prediction_open(Prediction *p, DdpRun *r) {

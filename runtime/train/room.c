@@ -2,15 +2,11 @@
    and its control group have left. Out: before data are read, an error with the sizes of all parts when
    the ranks of this host cannot fit; else nothing. */
 #include "run.h"
+#include "dtype.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const int64_t dtype_bytes[] = {
-#define DTYPE(name, ctype, bytes, category, st) bytes,
-#include "dtype.def"
-};
 
 static int64_t number_in(const char *path) {
   long long n = -1;
@@ -68,7 +64,7 @@ static Needs needs_of(const DdpJob *job, bool averaged, int batches) {
   int64_t samples = eval && job->eval_batch > job->train_batch ? job->eval_batch : job->train_batch;
   for (int32_t i = 0; i < job->n_arenas; i++) {
     const DdpArenaInfo *a = &job->arenas[i];
-    double bytes = (double)a->elements * (double)dtype_bytes[a->dtype];
+    double bytes = (double)a->elements * (double)ddp_dtype_bytes(a->dtype);
     *(a->role == DDP_ROLE_state ? &n.state : &n.model) += bytes;
     if (averaged && a->role == DDP_ROLE_param) n.state += bytes;
   }
@@ -77,7 +73,7 @@ static Needs needs_of(const DdpJob *job, bool averaged, int batches) {
   for (int32_t i = 0; i < job->n_fields; i++) {
     const DdpField *f = &job->fields[i];
     if (!f->used) continue;
-    n.batch += batches * (double)samples * (double)f->elements * (double)dtype_bytes[f->dtype];
+    n.batch += batches * (double)samples * (double)f->elements * (double)ddp_dtype_bytes(f->dtype);
   }
   return n;
 }

@@ -1,6 +1,7 @@
 /* Memory of a run and what stands in it before the first update. In: the job's tables. Out: arenas in
    the plan's layout, the same weights on every rank. */
 #include "run.h"
+#include "dtype.h"
 #include "log.h"
 #include "orthogonal.h"
 #include "rng.h"
@@ -8,13 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t dtype_bytes[] = {
-#define DTYPE(name, ctype, bytes, category, st) bytes,
-#include "dtype.def"
-};
-
 static DdpError *arena_open(DdpRun *r, const DdpArenaInfo *a) {
-  int64_t bytes = a->elements * dtype_bytes[a->dtype];
+  int64_t bytes = a->elements * ddp_dtype_bytes(a->dtype);
   void *p = NULL;
   bool floats = a->dtype == DDP_f32;
   switch (a->role) {
@@ -56,7 +52,7 @@ static DdpError *arena_open(DdpRun *r, const DdpArenaInfo *a) {
     break;
   }
   return ddp_error(DDP_FAILED, "memory of role %d in %lld-byte elements is not supported yet",
-                   (int)a->role, (long long)dtype_bytes[a->dtype]);
+                   (int)a->role, (long long)ddp_dtype_bytes(a->dtype));
 }
 
 DdpError *run_pinned(DdpRun *r, size_t bytes, void **out) {
