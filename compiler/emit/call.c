@@ -99,6 +99,71 @@ const char *call_heads(const Call *c, const char *type, Val v) {
                       call_size(c, view.stride[1]), call_size(c, view.stride[2]));
 }
 
+static void add(Pieces *p, const char *text) {
+  p->at[p->n++] = text;
+}
+
+void call_rows_add(const Call *c, Pieces *p) {
+  Type index = call_type(c, c->v->in[0]), y = c->v->type;
+  add(p, call_memory(c, c->k->call));
+  add(p, call_memory(c, c->v->in[0]));
+  add(p, call_memory(c, c->v->in[1]));
+  add(p, call_size(c, call_product(index, 0, index.rank)));
+  add(p, call_size(c, call_product(y, 1, y.rank)));
+  add(p, call_size(c, y.dim[0]));
+  add(p, call_accumulate(c));
+}
+
+void call_scatter_add(const Call *c, Pieces *p) {
+  Type x = call_type(c, c->v->in[0]), index = call_type(c, c->v->in[1]);
+  int dim = (int)c->v->attr[op_attr(c->v->op, "dim")].as.ints.at[0];
+  for (int d = 0; d < x.rank; d++)
+    check(d == dim || dim_equal(x.dim[d], index.dim[d]), "scatter_add of a part of its rows");
+  add(p, call_memory(c, c->k->call));
+  for (int i = 0; i < 3; i++) add(p, call_memory(c, c->v->in[i]));
+  add(p, call_size(c, call_product(x, 0, dim)));
+  add(p, call_size(c, x.dim[dim]));
+  add(p, call_size(c, index.dim[dim]));
+  add(p, call_size(c, call_product(x, dim + 1, x.rank)));
+  add(p, call_accumulate(c));
+}
+
+const char *call_conv_result(const Call *c) {
+  return c->v->op == OP_conv             ? "DDP_CONV_SMALL"
+         : c->v->op == OP_conv_transpose ? "DDP_CONV_BIG"
+                                         : "DDP_CONV_FILTER";
+}
+
+void call_conv_operands(const Call *c, const ConvShape *s, Pieces *p) {
+  const char *x0 = call_memory(c, c->v->in[0]), *x1 = call_memory(c, c->v->in[1]),
+             *y = call_memory(c, c->k->call);
+  bool small = c->v->op == OP_conv, big = c->v->op == OP_conv_transpose;
+  add(p, call_size(c, s->batch));
+  add(p, big ? y : x0);
+  add(p, small ? y : big ? x0 : x1);
+  add(p, small || big ? x1 : y);
+  add(p, call_accumulate(c));
+}
+
+static bool pools_max(const Call *c) {
+  return c->v->op == OP_pool_max || c->v->op == OP_pool_max_grad;
+}
+
+const char *call_pool_function(const Call *c) {
+  return pools_max(c) ? "ddp_pool_max" : "ddp_pool_sum";
+}
+
+void call_pool_operands(const Call *c, const PoolShape *s, Pieces *p) {
+  bool back = c->v->op == OP_pool_max_grad || c->v->op == OP_pool_sum_grad;
+  check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
+  add(p, call_size(c, s->outer));
+  add(p, call_size(c, dim_of(s->inner)));
+  add(p, pools_max(c) || !back ? call_memory(c, c->v->in[0]) : "NULL");
+  add(p, back ? call_memory(c, c->v->in[c->v->inputs - 1]) : "NULL");
+  add(p, call_memory(c, c->k->call));
+  add(p, call_accumulate(c));
+}
+
 /* Of no mask where v is NO_VAL. */
 static void add_mask(const Call *c, Pieces *p, Val v) {
   const char *at = "NULL", *step[4] = {"0", "0", "0", "0"};
@@ -111,10 +176,10 @@ static void add_mask(const Call *c, Pieces *p, Val v) {
       if (!dim_is(t.dim[i], 1)) step[i + 4 - t.rank] = call_size(c, view.stride[i]);
     added = t.dtype != DT_bool;
   }
-  p->at[p->n++] = arena_printf(c->e->arena, ".mask = %s", at);
-  p->at[p->n++] = arena_printf(c->e->arena, ".mask_step = {%s, %s, %s, %s}", step[0], step[1],
-                               step[2], step[3]);
-  p->at[p->n++] = added ? ".mask_added = true" : ".mask_added = false";
+  add(p, arena_printf(c->e->arena, ".mask = %s", at));
+  add(p, arena_printf(c->e->arena, ".mask_step = {%s, %s, %s, %s}", step[0], step[1], step[2],
+                      step[3]));
+  add(p, added ? ".mask_added = true" : ".mask_added = false");
 }
 
 void call_attention(const Call *c, Pieces *p, int first, bool draws) {
@@ -125,25 +190,39 @@ void call_attention(const Call *c, Pieces *p, int first, bool draws) {
   double scale = c->v->attr[op_attr(c->v->op, "scale")].as.f;
   bool masked = c->v->inputs > first + 3,
        all = c->e->target->casts; /* C++ warns of what is left out */
-  p->at[p->n++] = arena_printf(a, ".batch = %s", call_size(c, q.dim[0]));
-  p->at[p->n++] = arena_printf(a, ".heads = %s", call_size(c, q.dim[2]));
-  p->at[p->n++] = arena_printf(a, ".groups = %s", call_size(c, k.dim[2]));
-  p->at[p->n++] = arena_printf(a, ".t = %s", call_size(c, q.dim[1]));
-  p->at[p->n++] = arena_printf(a, ".s = %s", call_size(c, k.dim[1]));
-  p->at[p->n++] = arena_printf(a, ".k = %s", call_size(c, q.dim[3]));
-  p->at[p->n++] = arena_printf(a, ".v = %s", call_size(c, v.dim[3]));
-  p->at[p->n++] = arena_printf(a, ".scale = %s", call_number(c, scale, DT_f32));
+  add(p, arena_printf(a, ".batch = %s", call_size(c, q.dim[0])));
+  add(p, arena_printf(a, ".heads = %s", call_size(c, q.dim[2])));
+  add(p, arena_printf(a, ".groups = %s", call_size(c, k.dim[2])));
+  add(p, arena_printf(a, ".t = %s", call_size(c, q.dim[1])));
+  add(p, arena_printf(a, ".s = %s", call_size(c, k.dim[1])));
+  add(p, arena_printf(a, ".k = %s", call_size(c, q.dim[3])));
+  add(p, arena_printf(a, ".v = %s", call_size(c, v.dim[3])));
+  add(p, arena_printf(a, ".scale = %s", call_number(c, scale, DT_f32)));
   if (call_flag(c, "causal") || all)
-    p->at[p->n++] = call_flag(c, "causal") ? ".causal = true" : ".causal = false";
-  p->at[p->n++] = call_heads(c, ".q = ", in[0]);
-  p->at[p->n++] = call_heads(c, ".key = ", in[1]);
-  p->at[p->n++] = call_heads(c, ".value = ", in[2]);
+    add(p, call_flag(c, "causal") ? ".causal = true" : ".causal = false");
+  add(p, call_heads(c, ".q = ", in[0]));
+  add(p, call_heads(c, ".key = ", in[1]));
+  add(p, call_heads(c, ".value = ", in[2]));
   if (masked || all) add_mask(c, p, masked ? in[3] : NO_VAL);
-  p->at[p->n++] = arena_printf(a, ".keep = %s", call_number(c, keep, DT_f32));
+  add(p, arena_printf(a, ".keep = %s", call_number(c, keep, DT_f32)));
   if (draws && keep < 1)
-    p->at[p->n++] = arena_printf(a, ".draw = %s", c->name(c->self, OPERAND_draw, c->k->call));
+    add(p, arena_printf(a, ".draw = %s", c->name(c->self, OPERAND_draw, c->k->call)));
   else if (all)
-    p->at[p->n++] = ".draw = {0, NULL}";
+    add(p, ".draw = {0, NULL}");
+}
+
+void call_attention_results(const Call *c, Pieces *p) {
+  add(p, call_memory(c, c->k->call));
+  add(p, call_part(c, 1));
+}
+
+void call_attention_gradients(const Call *c, const char *heads, Pieces *p) {
+  add(p, call_heads(c, heads, c->v->in[0]));
+  add(p, call_heads(c, heads, c->v->in[1]));
+  add(p, call_memory(c, c->v->in[2]));
+  add(p, call_memory(c, c->k->call));
+  add(p, call_part(c, 1));
+  add(p, call_part(c, 2));
 }
 
 /* ---------- calls ---------- */

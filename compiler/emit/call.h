@@ -29,6 +29,10 @@ void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const cha
                 OperandName name, void *self, const char *tail);
 
 /* ---------- what rows have in common ---------- */
+typedef struct Pieces { /* of a call, each with a comma behind it */
+  const char *at[32];
+  uint32_t n;
+} Pieces;
 const char *call_memory(const Call *c, Val v);
 Type call_type(const Call *c, Val v);
 const char *call_size(const Call *c, Dim d); /* "64 * B" */
@@ -47,10 +51,17 @@ const char *call_pool(const Call *c, const PoolShape *s);
 /* function: takes the step, where the sum goes, what is summed, how many */
 void call_all_sum(const Call *c, const char *function);
 
-typedef struct Pieces { /* of a call, each with a comma behind it */
-  const char *at[32];
-  uint32_t n;
-} Pieces;
+/* Arguments in the order of all targets' functions, behind those that p has. A convolution: the operand that the
+   op computes is written. */
+void call_rows_add(const Call *c, Pieces *p);
+void call_scatter_add(const Call *c, Pieces *p);
+const char *call_conv_result(const Call *c); /* "DDP_CONV_BIG" */
+void call_conv_operands(const Call *c, const ConvShape *s, Pieces *p);
+const char *call_pool_function(const Call *c);
+void call_pool_operands(const Call *c, const PoolShape *s, Pieces *p);
+/* What is written by attention, and by its gradient behind what it reads; heads: as of call_heads. */
+void call_attention_results(const Call *c, Pieces *p);
+void call_attention_gradients(const Call *c, const char *heads, Pieces *p);
 /* Initializers of a DdpAttention in the order of its members; q is input `first`. draws: with its draw. */
 void call_attention(const Call *c, Pieces *p, int first, bool draws);
 #endif

@@ -79,72 +79,39 @@ static void write_matmul_bias(const Call *c) {
 }
 
 static void write_rows_add(const Call *c) {
-  Type index = call_type(c, c->v->in[0]), y = c->v->type;
-  const char *f = arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index.dtype));
-  const char *args[] = {call_memory(c, c->k->call),
-                        call_memory(c, c->v->in[0]),
-                        call_memory(c, c->v->in[1]),
-                        call_size(c, call_product(index, 0, index.rank)),
-                        call_size(c, call_product(y, 1, y.rank)),
-                        call_size(c, y.dim[0]),
-                        call_accumulate(c)};
-  write_call(c->out, c->indent, f, args, 7, c->tail);
+  Pieces p = {0};
+  call_rows_add(c, &p);
+  DType index = call_type(c, c->v->in[0]).dtype;
+  write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index)),
+             p.at, p.n, c->tail);
 }
 
 static void write_scatter_add(const Call *c) {
-  Type x = call_type(c, c->v->in[0]), index = call_type(c, c->v->in[1]);
-  int dim = (int)c->v->attr[op_attr(c->v->op, "dim")].as.ints.at[0];
-  for (int d = 0; d < x.rank; d++)
-    check(d == dim || dim_equal(x.dim[d], index.dim[d]), "scatter_add of a part of its rows");
-  const char *f = arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index.dtype));
-  const char *args[] = {call_memory(c, c->k->call),
-                        call_memory(c, c->v->in[0]),
-                        call_memory(c, c->v->in[1]),
-                        call_memory(c, c->v->in[2]),
-                        call_size(c, call_product(x, 0, dim)),
-                        call_size(c, x.dim[dim]),
-                        call_size(c, index.dim[dim]),
-                        call_size(c, call_product(x, dim + 1, x.rank)),
-                        call_accumulate(c)};
-  write_call(c->out, c->indent, f, args, 9, c->tail);
+  Pieces p = {0};
+  call_scatter_add(c, &p);
+  DType index = call_type(c, c->v->in[1]).dtype;
+  write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index)),
+             p.at, p.n, c->tail);
 }
 
-/* The three ops of convolution: the operand that the op computes is written. */
 static void write_conv(const Call *c) {
   const ConvShape s = conv_shape(c->p->g, c->v);
-  const char *x0 = call_memory(c, c->v->in[0]), *x1 = call_memory(c, c->v->in[1]),
-             *y = call_memory(c, c->k->call);
-  bool small = c->v->op == OP_conv, big = c->v->op == OP_conv_transpose;
+  Pieces p = {0};
   for (int i = 0; i < 2; i++)
     check(call_type(c, c->v->in[i]).dtype == DT_f32, "a convolution in %s",
           dtype_name(call_type(c, c->v->in[i]).dtype));
-  const char *args[] = {arena_printf(c->e->arena, "&(DdpConv)%s", call_conv(c, &s)),
-                        small ? "DDP_CONV_SMALL"
-                        : big ? "DDP_CONV_BIG"
-                              : "DDP_CONV_FILTER",
-                        call_size(c, s.batch),
-                        big ? y : x0,
-                        small ? y
-                        : big ? x0
-                              : x1,
-                        small || big ? x1 : y,
-                        call_accumulate(c)};
-  write_call(c->out, c->indent, "ddp_conv", args, 7, c->tail);
+  p.at[p.n++] = arena_printf(c->e->arena, "&(DdpConv)%s", call_conv(c, &s));
+  p.at[p.n++] = call_conv_result(c);
+  call_conv_operands(c, &s, &p);
+  write_call(c->out, c->indent, "ddp_conv", p.at, p.n, c->tail);
 }
 
 static void write_pool(const Call *c) {
   const PoolShape s = pool_shape(c->p->g, c->v);
-  bool max = c->v->op == OP_pool_max || c->v->op == OP_pool_max_grad;
-  bool back = c->v->op == OP_pool_max_grad || c->v->op == OP_pool_sum_grad;
-  check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
-  const char *args[] = {arena_printf(c->e->arena, "&(DdpPool)%s", call_pool(c, &s)),
-                        call_size(c, s.outer),
-                        call_size(c, dim_of(s.inner)),
-                        max || !back ? call_memory(c, c->v->in[0]) : "NULL",
-                        back ? call_memory(c, c->v->in[c->v->inputs - 1]) : "NULL",
-                        call_memory(c, c->k->call),
-                        call_accumulate(c)};
-  write_call(c->out, c->indent, max ? "ddp_pool_max" : "ddp_pool_sum", args, 7, c->tail);
+  Pieces p = {0};
+  p.at[p.n++] = arena_printf(c->e->arena, "&(DdpPool)%s", call_pool(c, &s));
+  call_pool_operands(c, &s, &p);
+  write_call(c->out, c->indent, call_pool_function(c), p.at, p.n, c->tail);
 }
 
 /* A function from a C header of the job. */
@@ -171,8 +138,7 @@ static void write_attention(const Call *c) {
   Pieces p = {0};
   call_attention(c, &p, 0, true);
   close_attention(c, &p);
-  p.at[p.n++] = call_memory(c, c->k->call);
-  p.at[p.n++] = call_part(c, 1);
+  call_attention_results(c, &p);
   write_call(c->out, c->indent, "ddp_attention", p.at, p.n, c->tail);
 }
 
@@ -180,12 +146,7 @@ static void write_attention_grad(const Call *c) {
   Pieces p = {0};
   call_attention(c, &p, 3, true);
   close_attention(c, &p);
-  p.at[p.n++] = call_heads(c, "(DdpHeads)", c->v->in[0]);
-  p.at[p.n++] = call_heads(c, "(DdpHeads)", c->v->in[1]);
-  p.at[p.n++] = call_memory(c, c->v->in[2]);
-  p.at[p.n++] = call_memory(c, c->k->call);
-  p.at[p.n++] = call_part(c, 1);
-  p.at[p.n++] = call_part(c, 2);
+  call_attention_gradients(c, "(DdpHeads)", &p);
   write_call(c->out, c->indent, "ddp_attention_grad", p.at, p.n, c->tail);
 }
 

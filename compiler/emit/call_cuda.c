@@ -206,85 +206,57 @@ static void write_matmul_bias(const Call *c) {
 static void write_rows_add(const Call *c) {
   Type index = call_type(c, c->v->in[0]), y = c->v->type;
   Dim count = call_product(index, 0, index.rank), width = call_product(y, 1, y.rank);
-  const char *f = arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index.dtype));
-  const char *args[] = {stream_of(c),
-                        call_memory(c, c->k->call),
-                        call_memory(c, c->v->in[0]),
-                        call_memory(c, c->v->in[1]),
-                        call_size(c, count),
-                        call_size(c, width),
-                        call_size(c, y.dim[0]),
-                        call_accumulate(c),
-                        scratch_of(c)};
+  Pieces p = {0};
+  p.at[p.n++] = stream_of(c);
+  call_rows_add(c, &p);
+  p.at[p.n++] = scratch_of(c);
   emit_scratch(c->e, arena_printf(c->e->arena, "ddp_rows_add_scratch(%lld, %lld)", most(c, count),
                                   most(c, width)));
-  write_call(c->out, c->indent, f, args, 9, c->tail);
+  write_call(c->out, c->indent,
+             arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index.dtype)), p.at, p.n,
+             c->tail);
 }
 
 static void write_scatter_add(const Call *c) {
   Type x = call_type(c, c->v->in[0]), index = call_type(c, c->v->in[1]);
   int dim = (int)c->v->attr[op_attr(c->v->op, "dim")].as.ints.at[0];
-  for (int d = 0; d < x.rank; d++)
-    check(d == dim || dim_equal(x.dim[d], index.dim[d]), "scatter_add of a part of its rows");
   Dim outer = call_product(x, 0, dim), inner = call_product(x, dim + 1, x.rank);
-  const char *f = arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index.dtype));
-  const char *args[] = {stream_of(c),
-                        call_memory(c, c->k->call),
-                        call_memory(c, c->v->in[0]),
-                        call_memory(c, c->v->in[1]),
-                        call_memory(c, c->v->in[2]),
-                        call_size(c, outer),
-                        call_size(c, x.dim[dim]),
-                        call_size(c, index.dim[dim]),
-                        call_size(c, inner),
-                        call_accumulate(c),
-                        scratch_of(c)};
+  Pieces p = {0};
+  p.at[p.n++] = stream_of(c);
+  call_scatter_add(c, &p);
+  p.at[p.n++] = scratch_of(c);
   emit_scratch(c->e, arena_printf(c->e->arena, "ddp_scatter_add_scratch(%lld, %lld, %lld)",
                                   most(c, outer), most(c, index.dim[dim]), most(c, inner)));
-  write_call(c->out, c->indent, f, args, 11, c->tail);
+  write_call(c->out, c->indent,
+             arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index.dtype)), p.at, p.n,
+             c->tail);
 }
 
 /* ---------- convolution and pooling ---------- */
 
-/* The three ops of convolution: the operand that the op computes is written. */
 static void write_conv(const Call *c) {
   const ConvShape s = conv_shape(c->p->g, c->v);
-  const char *x0 = call_memory(c, c->v->in[0]), *x1 = call_memory(c, c->v->in[1]),
-             *y = call_memory(c, c->k->call);
-  bool small = c->v->op == OP_conv, big = c->v->op == OP_conv_transpose;
   const char *shape = arena_printf(c->e->arena, "DdpConv%s", call_conv(c, &s));
-  const char *result = small ? "DDP_CONV_SMALL" : big ? "DDP_CONV_BIG" : "DDP_CONV_FILTER";
-  const char *args[] = {"step",
-                        shape,
-                        call_size(c, s.batch),
-                        big ? y : x0,
-                        small ? y
-                        : big ? x0
-                              : x1,
-                        small || big ? x1 : y,
-                        call_accumulate(c)};
+  const char *result = call_conv_result(c);
+  Pieces p = {0};
+  p.at[p.n++] = "step";
+  p.at[p.n++] = shape;
+  call_conv_operands(c, &s, &p);
   emit_scratch(c->e, arena_printf(c->e->arena, "ddp_conv_scratch(%s, %s, %lld)", shape, result,
                                   most(c, s.batch)));
-  write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_conv<%s>", result), args, 7,
+  write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_conv<%s>", result), p.at, p.n,
              c->tail);
 }
 
 static void write_pool(const Call *c) {
   const PoolShape s = pool_shape(c->p->g, c->v);
-  bool max = c->v->op == OP_pool_max || c->v->op == OP_pool_max_grad;
-  bool back = c->v->op == OP_pool_max_grad || c->v->op == OP_pool_sum_grad;
-  check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
-  const char *args[] = {stream_of(c),
-                        "&pool",
-                        call_size(c, s.outer),
-                        call_size(c, dim_of(s.inner)),
-                        max || !back ? call_memory(c, c->v->in[0]) : "NULL",
-                        back ? call_memory(c, c->v->in[c->v->inputs - 1]) : "NULL",
-                        call_memory(c, c->k->call),
-                        call_accumulate(c)};
+  Pieces p = {0};
+  p.at[p.n++] = stream_of(c);
+  p.at[p.n++] = "&pool";
+  call_pool_operands(c, &s, &p);
   text_addf(c->out, "%s{\n%s  const DdpPool pool = %s;\n", c->indent, c->indent, call_pool(c, &s));
-  write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent),
-             max ? "ddp_pool_max" : "ddp_pool_sum", args, 8, c->tail);
+  write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent), call_pool_function(c), p.at, p.n,
+             c->tail);
   text_addf(c->out, "%s}\n", c->indent);
 }
 
@@ -318,8 +290,7 @@ static void end_attention(const Call *c, const char *function, const Pieces *p) 
 static void write_attention(const Call *c) {
   Pieces p = {0};
   const char *function = begin_attention(c, "ddp_attention", 0, &p);
-  p.at[p.n++] = call_memory(c, c->k->call);
-  p.at[p.n++] = call_part(c, 1);
+  call_attention_results(c, &p);
   end_attention(c, function, &p);
 }
 
@@ -327,12 +298,7 @@ static void write_attention_grad(const Call *c) {
   Pieces p = {0};
   Type q = call_type(c, c->v->in[3]);
   const char *function = begin_attention(c, "ddp_attention_grad", 3, &p);
-  p.at[p.n++] = call_heads(c, "DdpHeads", c->v->in[0]);
-  p.at[p.n++] = call_heads(c, "DdpHeads", c->v->in[1]);
-  p.at[p.n++] = call_memory(c, c->v->in[2]);
-  p.at[p.n++] = call_memory(c, c->k->call);
-  p.at[p.n++] = call_part(c, 1);
-  p.at[p.n++] = call_part(c, 2);
+  call_attention_gradients(c, "DdpHeads", &p);
   emit_scratch(c->e, arena_printf(c->e->arena, "ddp_attention_scratch(%lld, %lld, %lld)",
                                   most(c, q.dim[0]), most(c, q.dim[2]), most(c, q.dim[1])));
   end_attention(c, function, &p);
