@@ -99,11 +99,11 @@ const char *call_heads(const Call *c, const char *type, Val v) {
                       call_size(c, view.stride[1]), call_size(c, view.stride[2]));
 }
 
-static void add(Pieces *p, const char *text) {
+static void add(Arguments *p, const char *text) {
   p->at[p->n++] = text;
 }
 
-void call_rows_add(const Call *c, Pieces *p) {
+void call_rows_add(const Call *c, Arguments *p) {
   Type index = call_type(c, c->v->in[0]), y = c->v->type;
   add(p, call_memory(c, c->k->call));
   add(p, call_memory(c, c->v->in[0]));
@@ -114,7 +114,7 @@ void call_rows_add(const Call *c, Pieces *p) {
   add(p, call_accumulate(c));
 }
 
-void call_scatter_add(const Call *c, Pieces *p) {
+void call_scatter_add(const Call *c, Arguments *p) {
   Type x = call_type(c, c->v->in[0]), index = call_type(c, c->v->in[1]);
   int dim = (int)c->v->attr[op_attr(c->v->op, "dim")].as.ints.at[0];
   for (int d = 0; d < x.rank; d++)
@@ -134,7 +134,7 @@ const char *call_conv_result(const Call *c) {
                                          : "DDP_CONV_FILTER";
 }
 
-void call_conv_operands(const Call *c, const ConvShape *s, Pieces *p) {
+void call_conv_operands(const Call *c, const ConvShape *s, Arguments *p) {
   const char *x0 = call_memory(c, c->v->in[0]), *x1 = call_memory(c, c->v->in[1]),
              *y = call_memory(c, c->k->call);
   bool small = c->v->op == OP_conv, big = c->v->op == OP_conv_transpose;
@@ -153,7 +153,7 @@ const char *call_pool_function(const Call *c) {
   return pools_max(c) ? "ddp_pool_max" : "ddp_pool_sum";
 }
 
-void call_pool_operands(const Call *c, const PoolShape *s, Pieces *p) {
+void call_pool_operands(const Call *c, const PoolShape *s, Arguments *p) {
   bool back = c->v->op == OP_pool_max_grad || c->v->op == OP_pool_sum_grad;
   check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
   add(p, call_size(c, s->outer));
@@ -165,7 +165,7 @@ void call_pool_operands(const Call *c, const PoolShape *s, Pieces *p) {
 }
 
 /* Of no mask where v is NO_VAL. */
-static void add_mask(const Call *c, Pieces *p, Val v) {
+static void add_mask(const Call *c, Arguments *p, Val v) {
   const char *at = "NULL", *step[4] = {"0", "0", "0", "0"};
   bool added = false;
   if (v != NO_VAL) {
@@ -182,7 +182,7 @@ static void add_mask(const Call *c, Pieces *p, Val v) {
   add(p, added ? ".mask_added = true" : ".mask_added = false");
 }
 
-void call_attention(const Call *c, Pieces *p, int first, bool draws) {
+void call_attention(const Call *c, Arguments *p, int first, bool draws) {
   Arena *a = c->e->arena;
   const Val *in = &c->v->in[first];
   Type q = call_type(c, in[0]), k = call_type(c, in[1]), v = call_type(c, in[2]);
@@ -211,12 +211,12 @@ void call_attention(const Call *c, Pieces *p, int first, bool draws) {
     add(p, ".draw = {0, NULL}");
 }
 
-void call_attention_results(const Call *c, Pieces *p) {
+void call_attention_results(const Call *c, Arguments *p) {
   add(p, call_memory(c, c->k->call));
   add(p, call_part(c, 1));
 }
 
-void call_attention_gradients(const Call *c, const char *heads, Pieces *p) {
+void call_attention_gradients(const Call *c, const char *heads, Arguments *p) {
   add(p, call_heads(c, heads, c->v->in[0]));
   add(p, call_heads(c, heads, c->v->in[1]));
   add(p, call_memory(c, c->v->in[2]));

@@ -29,10 +29,10 @@ void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const cha
                 OperandName name, void *self, const char *tail);
 
 /* ---------- what rows have in common ---------- */
-typedef struct Pieces { /* of a call, each with a comma behind it */
+typedef struct Arguments { /* of a call, each with a comma behind it */
   const char *at[32];
   uint32_t n;
-} Pieces;
+} Arguments;
 const char *call_memory(const Call *c, Val v);
 Type call_type(const Call *c, Val v);
 const char *call_size(const Call *c, Dim d); /* "64 * B" */
@@ -53,15 +53,15 @@ void call_all_sum(const Call *c, const char *function);
 
 /* Arguments in the order of all targets' functions, behind those that p has. A convolution: the operand that the
    op computes is written. */
-void call_rows_add(const Call *c, Pieces *p);
-void call_scatter_add(const Call *c, Pieces *p);
+void call_rows_add(const Call *c, Arguments *p);
+void call_scatter_add(const Call *c, Arguments *p);
 const char *call_conv_result(const Call *c); /* "DDP_CONV_BIG" */
-void call_conv_operands(const Call *c, const ConvShape *s, Pieces *p);
+void call_conv_operands(const Call *c, const ConvShape *s, Arguments *p);
 const char *call_pool_function(const Call *c);
-void call_pool_operands(const Call *c, const PoolShape *s, Pieces *p);
+void call_pool_operands(const Call *c, const PoolShape *s, Arguments *p);
 /* What is written by attention, and by its gradient behind what it reads; heads: as of call_heads. */
-void call_attention_results(const Call *c, Pieces *p);
-void call_attention_gradients(const Call *c, const char *heads, Pieces *p);
+void call_attention_results(const Call *c, Arguments *p);
+void call_attention_gradients(const Call *c, const char *heads, Arguments *p);
 /* Initializers of a DdpAttention in the order of its members; q is input `first`. draws: with its draw. */
-void call_attention(const Call *c, Pieces *p, int first, bool draws);
+void call_attention(const Call *c, Arguments *p, int first, bool draws);
 #endif

@@ -79,7 +79,7 @@ static void write_matmul_bias(const Call *c) {
 }
 
 static void write_rows_add(const Call *c) {
-  Pieces p = {0};
+  Arguments p = {0};
   call_rows_add(c, &p);
   DType index = call_type(c, c->v->in[0]).dtype;
   write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index)),
@@ -87,7 +87,7 @@ static void write_rows_add(const Call *c) {
 }
 
 static void write_scatter_add(const Call *c) {
-  Pieces p = {0};
+  Arguments p = {0};
   call_scatter_add(c, &p);
   DType index = call_type(c, c->v->in[1]).dtype;
   write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index)),
@@ -96,7 +96,7 @@ static void write_scatter_add(const Call *c) {
 
 static void write_conv(const Call *c) {
   const ConvShape s = conv_shape(c->p->g, c->v);
-  Pieces p = {0};
+  Arguments p = {0};
   for (int i = 0; i < 2; i++)
     check(call_type(c, c->v->in[i]).dtype == DT_f32, "a convolution in %s",
           dtype_name(call_type(c, c->v->in[i]).dtype));
@@ -108,7 +108,7 @@ static void write_conv(const Call *c) {
 
 static void write_pool(const Call *c) {
   const PoolShape s = pool_shape(c->p->g, c->v);
-  Pieces p = {0};
+  Arguments p = {0};
   p.at[p.n++] = arena_printf(c->e->arena, "&(DdpPool)%s", call_pool(c, &s));
   call_pool_operands(c, &s, &p);
   write_call(c->out, c->indent, call_pool_function(c), p.at, p.n, c->tail);
@@ -129,13 +129,13 @@ static void write_extern(const Call *c) {
 }
 
 /* The pieces so far are those of one argument. */
-static void close_attention(const Call *c, Pieces *p) {
+static void close_attention(const Call *c, Arguments *p) {
   p->at[0] = arena_printf(c->e->arena, "&(DdpAttention){%s", p->at[0]);
   p->at[p->n - 1] = arena_printf(c->e->arena, "%s}", p->at[p->n - 1]);
 }
 
 static void write_attention(const Call *c) {
-  Pieces p = {0};
+  Arguments p = {0};
   call_attention(c, &p, 0, true);
   close_attention(c, &p);
   call_attention_results(c, &p);
@@ -143,7 +143,7 @@ static void write_attention(const Call *c) {
 }
 
 static void write_attention_grad(const Call *c) {
-  Pieces p = {0};
+  Arguments p = {0};
   call_attention(c, &p, 3, true);
   close_attention(c, &p);
   call_attention_gradients(c, "(DdpHeads)", &p);

@@ -206,7 +206,7 @@ static void write_matmul_bias(const Call *c) {
 static void write_rows_add(const Call *c) {
   Type index = call_type(c, c->v->in[0]), y = c->v->type;
   Dim count = call_product(index, 0, index.rank), width = call_product(y, 1, y.rank);
-  Pieces p = {0};
+  Arguments p = {0};
   p.at[p.n++] = stream_of(c);
   call_rows_add(c, &p);
   p.at[p.n++] = scratch_of(c);
@@ -221,7 +221,7 @@ static void write_scatter_add(const Call *c) {
   Type x = call_type(c, c->v->in[0]), index = call_type(c, c->v->in[1]);
   int dim = (int)c->v->attr[op_attr(c->v->op, "dim")].as.ints.at[0];
   Dim outer = call_product(x, 0, dim), inner = call_product(x, dim + 1, x.rank);
-  Pieces p = {0};
+  Arguments p = {0};
   p.at[p.n++] = stream_of(c);
   call_scatter_add(c, &p);
   p.at[p.n++] = scratch_of(c);
@@ -238,7 +238,7 @@ static void write_conv(const Call *c) {
   const ConvShape s = conv_shape(c->p->g, c->v);
   const char *shape = arena_printf(c->e->arena, "DdpConv%s", call_conv(c, &s));
   const char *result = call_conv_result(c);
-  Pieces p = {0};
+  Arguments p = {0};
   p.at[p.n++] = "step";
   p.at[p.n++] = shape;
   call_conv_operands(c, &s, &p);
@@ -250,7 +250,7 @@ static void write_conv(const Call *c) {
 
 static void write_pool(const Call *c) {
   const PoolShape s = pool_shape(c->p->g, c->v);
-  Pieces p = {0};
+  Arguments p = {0};
   p.at[p.n++] = stream_of(c);
   p.at[p.n++] = "&pool";
   call_pool_operands(c, &s, &p);
@@ -264,12 +264,12 @@ static void write_pool(const Call *c) {
 
 /* The shape, with a name of its own: calls stay short. Out: "ddp_attention<float, 64, 64>", and its first
    arguments in p. */
-static const char *begin_attention(const Call *c, const char *function, int first, Pieces *p) {
+static const char *begin_attention(const Call *c, const char *function, int first, Arguments *p) {
   Arena *a = c->e->arena;
   const Val *in = &c->v->in[first];
   Type q = call_type(c, in[0]), v = call_type(c, in[2]);
   check(dim_known(q.dim[3]) && dim_known(v.dim[3]), "attention over heads of B numbers");
-  Pieces shape = {0};
+  Arguments shape = {0};
   call_attention(c, &shape, first, false);
   text_addf(c->out, "%s{\n", c->indent);
   write_list(c->out, arena_printf(a, "%s  ", c->indent), "const DdpAttention heads = {", shape.at,
@@ -282,20 +282,20 @@ static const char *begin_attention(const Call *c, const char *function, int firs
                       (long long)q.dim[3].fixed, (long long)v.dim[3].fixed);
 }
 
-static void end_attention(const Call *c, const char *function, const Pieces *p) {
+static void end_attention(const Call *c, const char *function, const Arguments *p) {
   write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent), function, p->at, p->n, c->tail);
   text_addf(c->out, "%s}\n", c->indent);
 }
 
 static void write_attention(const Call *c) {
-  Pieces p = {0};
+  Arguments p = {0};
   const char *function = begin_attention(c, "ddp_attention", 0, &p);
   call_attention_results(c, &p);
   end_attention(c, function, &p);
 }
 
 static void write_attention_grad(const Call *c) {
-  Pieces p = {0};
+  Arguments p = {0};
   Type q = call_type(c, c->v->in[3]);
   const char *function = begin_attention(c, "ddp_attention_grad", 3, &p);
   call_attention_gradients(c, "DdpHeads", &p);

@@ -306,11 +306,3 @@ Pieces launch_pieces(Arena *a, const Program *p, const Nest *n) {
   for (uint32_t k = 0; k < n->stages.len; k++) stage_pieces(stage_of(a, p, n, k), &out);
   return out;
 }
-
-void launch_print(Text *out, const Piece *piece) {
-  static const char *const names[] = {"flat", "columns", "rows", "serial"};
-  text_add(out, names[piece->shape]);
-  if (piece->shape == SHAPE_columns) text_addf(out, " %d x %d", piece->across, piece->along);
-  if (piece->shape == SHAPE_rows) text_addf(out, " %u, team %d", piece->rows, piece->team);
-  if (piece->parts > 1) text_addf(out, ", %lld parts", (long long)piece->parts);
-}

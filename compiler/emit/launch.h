@@ -45,8 +45,6 @@ typedef struct Pieces {
 } Pieces;
 
 Pieces launch_pieces(Arena *a, const Program *p, const Nest *n);
-/* "rows 1, team 32, 512 parts": for tests. */
-void launch_print(Text *out, const Piece *piece);
 /* The product of the loops from..to of a path at the largest batch. */
 int64_t launch_extent(const Program *p, const Nest *n, const LoopPath *path, uint32_t from,
                       uint32_t to);
