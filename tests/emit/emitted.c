@@ -29,7 +29,7 @@ static const Language languages[] = {
      "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
      "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
      "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/pool.h\"\n"
-     "#include \"kernels/cpu/random.h\"\n",
+     "#include \"kernels/random.h\"\n",
      "extern void (*const graphs[])(DdpStep *);\nvoid (*const graphs[])(DdpStep *) = {",
      "%s -std=gnu11 -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd -fPIC "
      "-shared -Wall -Wextra -Werror %s -I%s %s -o %s %s %s -lm"},
