@@ -22,7 +22,7 @@ static bool is_rate(const Body *b, const Value *v) {
 }
 
 /* The loop over the elements of a range; NO_LOOP: the step is of one tensor. */
-enum { NO_LOOP = UINT32_MAX };
+static const uint32_t NO_LOOP = UINT32_MAX;
 static uint32_t range_loop(const Nest *n) {
   for (uint32_t l = 0; l < n->loops.len; l++)
     if (n->loops.at[l].extent.per_batch) return l;

@@ -8,7 +8,7 @@ archive=$1
 shift
 bad=0
 needed() { # PREFIX
-  { nm -u "$archive" 2> /dev/null | sed 's/^ *U //'; strings "$archive"; } | grep -E "^$1[A-Z][A-Za-z0-9_]*$" | sort -u
+  { nm -u "$work/archive.a" 2> /dev/null | sed 's/^ *U //'; strings "$work/archive.a"; } | grep -E "^$1[A-Z][A-Za-z0-9_]*$" | sort -u
 }
 there() { # LIBRARY
   case $1 in
@@ -18,6 +18,7 @@ there() { # LIBRARY
 }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+strip -g -o "$work/archive.a" "$archive" # names of types are texts, too, where it can be debugged
 for pair; do
   prefix=${pair%%=*} library=${pair#*=}
   needed "$prefix" > "$work/needed"
