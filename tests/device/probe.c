@@ -22,7 +22,7 @@ static void architectures(char *list, int *sm, DdpTarget *target) {
 
 static int end(DdpError *e) {
   puts(e->message);
-  return e->klass;
+  return (int)e->klass;
 }
 
 int main(int argc, char **argv) {
