@@ -67,6 +67,7 @@ static DdpError *open_levels(DdpGroup *g, const DdpGroupOptions *options, double
   bool inside = g->members.widest > 1 && !options->intra_node_backend;
   bool between = several || !inside;
   g->two_level = inside && between;
+  if (g->world == 1) return atomic_store(&g->opened, true), NULL;
   if (!options->intra_node_backend) tell_no_memory(g, name);
   g->leader = !inside || g->members.local[g->rank] == 0;
   snprintf(g->path, sizeof g->path, "%s%s%s", inside ? "shared memory" : "",
@@ -121,7 +122,7 @@ DdpError *ddp_group_open(DdpGroup **out, const DdpLaunch *launch, const DdpGroup
     return e;
   }
   *out = g;
-  if (g->world == 1) return NULL;
+  if (g->world == 1 && !options->alone) return NULL;
   e = open_world(g, options);
   if (!e) return NULL;
   release(g);
@@ -294,10 +295,14 @@ static DdpError *alloc_alone(size_t bytes, void **out) {
   return NULL;
 }
 
+static bool is_alone(const DdpGroup *g) {
+  return g->world == 1 && !g->device.comm;
+}
+
 DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
   if (g->n_arenas == DDP_GROUP_ARENAS)
     return ddp_error(DDP_FAILED, "too many arenas of a process group (internal fault)");
-  if (g->world == 1) {
+  if (is_alone(g)) {
     DDP_TRY(alloc_alone(bytes, out));
   } else {
     uint64_t n = ddp_group_arrive(g, DDP_FLIGHT_alloc, "memory", (int64_t)bytes);
@@ -314,7 +319,7 @@ DdpError *ddp_group_alloc(DdpGroup *g, size_t bytes, void **out) {
 static void free_arenas(DdpGroup *g) {
   const DdpLevel *l = level_of(g, arena_level(g));
   for (int i = 0; i < g->n_arenas && !atomic_load(&g->leaving); i++) {
-    if (g->world == 1)
+    if (is_alone(g))
       free(g->arenas[i]);
     else
       l->backend->free(l->comm, g->arenas[i]);
@@ -521,7 +526,7 @@ DdpError *ddp_group_barrier(DdpGroup *g, const char *what) {
 /* ---------- ends ---------- */
 
 void ddp_group_abort(DdpGroup *g, const DdpError *why) {
-  if (!g || g->world == 1) return;
+  if (!g || !g->control) return;
   atomic_store(&g->leaving, true);
   ddp_control_abort(g->control, why); /* first: the others wait for it */
   ddp_group_record(g, why);
@@ -529,7 +534,7 @@ void ddp_group_abort(DdpGroup *g, const DdpError *why) {
 
 void ddp_group_close(DdpGroup *g) {
   if (!g) return;
-  if (g->world > 1 && !atomic_load(&g->leaving)) {
+  if (g->control && !atomic_load(&g->leaving)) {
     ddp_group_at(g, atomic_load(&g->update), "end");
     DdpError *e = ddp_control_bye(g->control, ddp_clock() + g->timeout);
     if (e) ddp_log(DDP_LOG_warning, "at the end of the job: %s", e->message);

@@ -1,5 +1,6 @@
 /* The process group as the training loop sees it: hides which backends carry what (shared memory
-   inside a host, Gloo between hosts). World of one: every call returns at once. */
+   inside a host, Gloo between hosts). World of one: every call returns at once, but for those in the memory of
+   devices if `alone` asks for them. */
 #ifndef DDP_DDP_GROUP_H
 #define DDP_DDP_GROUP_H
 #include "ddp/job.h"
@@ -17,6 +18,7 @@ typedef struct DdpGroupOptions {
   uint64_t program_hash;    /* of plan, spec and settings that must agree on all ranks */
   const char *program_text; /* what differs is named in the error: "key=value\n" lines */
   const char *record;       /* folder of the flight record; NULL: none is written */
+  bool alone;               /* one rank meets itself, as several do, for a backend of devices */
 } DdpGroupOptions;
 
 /* Rendezvous, handshake (rank, world, host, program hash), backends. Starts the watchdog. */

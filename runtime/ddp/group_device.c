@@ -18,7 +18,6 @@ DdpError *ddp_group_device_probe(const DdpTarget *target) {
 }
 
 DdpError *ddp_group_device_open(DdpGroup *g, const DdpTarget *target) {
-  if (g->world == 1) return NULL;
   DdpCommOptions o = ddp_group_comm_options(g, target->backend->name, ddp_clock() + g->timeout);
   o.rank = g->rank;
   o.world = g->world;

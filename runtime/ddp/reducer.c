@@ -68,7 +68,7 @@ void ddp_reducer_tell_loss(DdpReducer *r, bool on) {
 
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update) {
   ddp_group_at(r->group, update, "backward");
-  r->active = synchronise && ddp_group_world(r->group) > 1;
+  r->active = synchronise && (ddp_group_world(r->group) > 1 || r->device.on);
   r->device.by_hand = false;
   if (!r->active) return;
   if (r->device.on) /* all that was enqueued before has been waited for */

@@ -57,6 +57,11 @@ static bool answer_early(const DdpJob *job, int argc, char **argv) {
   return false;
 }
 
+/* NCCL for one rank, to test it where there is one GPU. */
+static bool asked_alone(const DdpRun *r) {
+  return r->device->apart && strcmp(ddp_env(DDP_ENV_DDP_NCCL_ALONE), "1") == 0;
+}
+
 static DdpError *group_open(DdpRun *r) {
   char *text = ddp_config_agreement(r->config);
   if (!text) return ddp_error(DDP_MEMORY, "out of memory");
@@ -66,7 +71,8 @@ static DdpError *group_open(DdpRun *r) {
                              .timeout = (double)r->set->ddp_timeout,
                              .program_hash = hash,
                              .program_text = text,
-                             .record = r->output};
+                             .record = r->output,
+                             .alone = asked_alone(r)};
   DdpError *error = ddp_group_open(&r->group, r->launch, &options);
   free(text);
   if (error) return error;
@@ -98,7 +104,7 @@ static DdpError *data_compare(DdpRun *r) {
 
 /* Which one is this rank's, and can it run the program? Before data are touched. */
 static DdpError *device_open(DdpRun *r) {
-  bool between = r->device->apart && r->world > 1;
+  bool between = r->device->apart && (r->world > 1 || asked_alone(r));
   DdpError *error = r->device->open(r->job, r->launch->local_rank, r->launch->local_world);
   r->device_open = !error;
   if (!error && between) error = ddp_group_device_probe(r->job->target);

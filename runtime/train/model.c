@@ -118,7 +118,7 @@ DdpError *run_model_there(DdpRun *r, DdpError *error) {
 /* ---------- to send ---------- */
 
 DdpError *run_broadcast(DdpRun *r, void *data, int64_t bytes, const char *what) {
-  if (r->world == 1 || bytes == 0) return NULL;
+  if ((r->world == 1 && !ddp_group_on_device(r->group)) || bytes == 0) return NULL;
   if (!run_apart(r)) return ddp_group_broadcast(r->group, data, bytes, 0, what);
   if (ddp_group_on_device(r->group)) return ddp_group_device_broadcast(r->group, data, bytes, what);
   RunView v;

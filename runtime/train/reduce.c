@@ -29,7 +29,8 @@ static DdpError *wire_of(DdpRun *r, DdpDType *out) {
 DdpError *run_reducer_open(DdpRun *r) {
   DdpReducerOptions options = {.bucket_cap_mb = 0};
   DDP_TRY(wire_of(r, &options.wire));
-  if (r->world == 1) return NULL; /* nothing travels, nothing is rounded */
+  /* nothing travels, nothing is rounded */
+  if (r->world == 1 && !ddp_group_on_device(r->group)) return NULL;
   if (r->set->ddp_bucket_cap_mb != DDP_NONE_INT)
     options.bucket_cap_mb = (double)r->set->ddp_bucket_cap_mb;
   DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, &options));

@@ -136,7 +136,7 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   if (r->set->run_name) put_text(p, "run_name", r->set->run_name);
   put_int(p, "world_size", r->world);
   put_text(p, "launcher", r->launch->by ? r->launch->by : "none");
-  put_text(p, "path", r->world > 1 ? ddp_group_path(r->group) : "one rank");
+  put_text(p, "path", ddp_group_path(r->group));
   put_reduction(p, r);
   put_int(p, "threads", r->threads);
   if (*r->device->describe()) put_text(p, "device", r->device->describe());

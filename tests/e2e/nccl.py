@@ -223,6 +223,27 @@ def fails(f, binary, env, code, texts, limit=8, ranks=2, flags=()):
     return r
 
 
+def alone():
+    """One rank that is asked to opens NCCL and sums its gradients there, captured too: the bits of a run without. Without
+    this, what nccl.c asks of a real NCCL could not be seen on a machine with one GPU."""
+    flags = ["--max_steps", "12", "--gradient_accumulation_steps", "2", "--ddp_bucket_cap_mb", "1"]
+    with Folder() as f:
+        binary = wide(f)
+        f.train(binary, "plain", 1, flags)
+        for i, way in enumerate(({}, {"DDP_CUDA_GRAPHS": "0"}, {"CUDASIM_STREAMS": "urgent"})):
+            made, runs = calls_of(f, binary, f"alone{i}", flags, dict(way, DDP_NCCL_ALONE="1"), ranks=1)
+            expect(len(buckets_of(runs, 12)) >= 3, "not in buckets")
+            expect(any(e["captured"] for e in made) != ("DDP_CUDA_GRAPHS" in way), f"captured? {way}")
+            expect(weights(f, f"alone{i}") == weights(f, "plain"), f"{way}: other weights")
+        expect('"path": "nccl"' in open(f.file("alone0/log.jsonl")).readline(), "the log does not name nccl")
+        env = {"DDP_NCCL_ALONE": "1", "DDP_NCCL_LIBRARY": "/nowhere/libnccl.so.2"}
+        r = run([binary, "--output_dir", f.file("none"), *flags], env=env)
+        expect(r.code == 1 and "NCCL is needed and cannot be opened" in r.out, f"exit {r.code}: {r.out}")
+        env = {"DDP_NCCL_ALONE": "1", "NCCLSIM_FAIL": "all_reduce:2=async"}
+        r = run([binary, "--output_dir", f.file("none"), *flags], env=env)
+        expect(r.code == 4 and "NCCL says" in r.out, f"exit {r.code}: {r.out}")
+
+
 def library():
     """NCCL fails, or never ends."""
     with Folder() as f:
@@ -277,4 +298,4 @@ def flags():
 if __name__ == "__main__":
     main(dict(worlds=worlds, schedules=schedules, calls=calls, buckets=buckets, checkpoints=checkpoints,
               time_line=time_line, half=half, sums_in_model=sums_in_model,
-              library=library, ranks=ranks, flags=flags))
+              alone=alone, library=library, ranks=ranks, flags=flags))
