@@ -1,6 +1,7 @@
 /* Library ops on GPUs: matrix products through cuBLASLt, the others by the kernels in runtime/kernels/cuda. All
    are enqueued on the step's stream and share its scratch memory. */
 #include "call.h"
+#include "device.h"
 #include "die.h"
 #include "op.h"
 
@@ -34,13 +35,6 @@ static const char *extent_text(Arena *a, Dim d) {
   return arena_printf(a, "{%lld, %lld}", (long long)d.fixed, (long long)d.per_batch);
 }
 
-static bool tf32(const Emit *e) {
-  const Job *job = e->plan->job;
-  for (uint32_t i = 0; i < job->settings.len; i++)
-    if (!strcmp(job->settings.at[i].key, "tf32")) return !strcmp(job->settings.at[i].value, "true");
-  return false;
-}
-
 /* "[B, 64] x [10, 64]T -> [B, 10]" */
 static const char *shape_text(const Call *c, const Gemm *g) {
   const char *m = call_size(c, g->m), *n = call_size(c, g->n), *k = call_size(c, g->k);
@@ -71,9 +65,10 @@ static const char *find_product(const Call *c, const Gemm *g) {
       "    .stride_a = %s, .stride_b = %s, .stride_y = %s, .epilogue = DDP_EPILOGUE_%s,\n"
       "    .choice = {}",
       dtype_name(g->in), dtype_name(g->out), g->ta ? "true" : "false", g->tb ? "true" : "false",
-      tf32(e) ? "true" : "false", extent_text(a, g->m), extent_text(a, g->n), extent_text(a, g->k),
-      extent_text(a, g->count), extent_text(a, g->stride_a), extent_text(a, g->stride_b),
-      extent_text(a, g->stride_y), g->bias ? "bias" : "none");
+      g->in == DT_f32 && device_tf32(e) ? "true" : "false", extent_text(a, g->m),
+      extent_text(a, g->n), extent_text(a, g->k), extent_text(a, g->count),
+      extent_text(a, g->stride_a), extent_text(a, g->stride_b), extent_text(a, g->stride_y),
+      g->bias ? "bias" : "none");
   for (uint32_t i = 0; i < e->products.len; i++)
     if (!strcmp(e->products.at[i].init, init)) return e->products.at[i].name;
   const char *first = c->k->name && *c->k->name ? c->k->name : "product";

@@ -3,6 +3,7 @@
 #include "program.h"
 #include "tables.h"
 #include <stdlib.h>
+#include <string.h>
 
 void emit_scratch(Emit *e, const char *bytes) {
   for (uint32_t i = 0; i < e->scratch.len; i++)
@@ -16,6 +17,13 @@ static void write_scratch(const Emit *e, Text *out) {
   for (uint32_t i = 0; i < e->scratch.len; i++) text_addf(out, ",\n    %s", e->scratch.at[i]);
   if (e->nest_scratch) text_addf(out, ",\n    %lld", (long long)e->nest_scratch);
   text_add(out, "});\n\n");
+}
+
+bool device_tf32(const Emit *e) {
+  const Job *job = e->plan->job;
+  for (uint32_t i = 0; i < job->settings.len; i++)
+    if (!strcmp(job->settings.at[i].key, "tf32")) return !strcmp(job->settings.at[i].value, "true");
+  return false;
 }
 
 void device_write_products(const Emit *e, Text *out) {
@@ -40,6 +48,7 @@ void device_write_header(Emit *e, Text *out) {
       "is\n"
       "   read in device memory, so that the launches can be captured and replayed.\n"
       "   B is the number of samples of a micro-batch; all other sizes are constants. */\n");
+  if (device_tf32(e)) text_add(out, "#define DDP_TF32 1 /* tf32 = true */\n");
   text_add(out, "#include \"ddp/settings.h\"\n");
   static const char *const headers[] = {"ddp_cuda", "math",  "draw",     "nest",
                                         "memory",   "arena", "optimizer"};

@@ -3,6 +3,8 @@
 #define EMIT_DEVICE_H
 #include "kernel.h"
 
+/* Setting tf32: whether factors that are f32 may count with 10 bits. */
+bool device_tf32(const Emit *e);
 /* What the text begins with. */
 void device_write_header(Emit *e, Text *out);
 /* The tables of matrix products. */

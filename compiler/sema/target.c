@@ -1,6 +1,7 @@
 /* Targets of a job. In: the `target` blocks and --target. Out: Job.target. All blocks are checked; the
    one that --target names is taken, or `cpu`, `cpu:MARCH`, `cuda`, `cuda:ARCH[,ARCH]`, `cuda:sim` without
-   a block. ddp_backend must be one that the target has. */
+   a block. ddp_backend must be one that the target has, and so must
+   tf32. */
 #include "analysis.h"
 #include "diag.h"
 #include <ctype.h>
@@ -260,19 +261,35 @@ static const struct Backend {
 #include "backend.def"
 };
 
-/* Where nobody chose a target, a check does not: the job may be meant for another machine. */
 static void check_backend(Analysis *a) {
   const SettingValue *v = settings_value(a->settings, "ddp_backend");
   const SettingSlot *slot = settings_slot(a->settings, "ddp_backend");
   const JobTarget *t = &a->job->target;
   const struct Backend *b = backends;
-  if (v->kind != VALUE_text || (a->options->check_only && !a->options->target)) return;
+  if (v->kind != VALUE_text) return;
   while (strcmp(b->name, v->text) != 0) b++; /* settings.def has the same names */
   if (!strcmp(b->target, "cpu") || (t->cuda && !strcmp(b->target, "cuda"))) return;
   diag_report(DIAG_E0707, slot->at,
               "`ddp_backend = %s` sends between %s, by %s, and the target `%s` has %s", b->name,
               b->devices, b->library, t->name, t->cuda ? "NVIDIA GPUs" : "CPUs only");
   diag_help("`-D train.ddp_backend=gloo` overrides it");
+}
+
+/* As the Trainer: an error where it cannot be had. */
+static void check_tf32(Analysis *a) {
+  const SettingValue *v = settings_value(a->settings, "tf32");
+  const JobTarget *t = &a->job->target;
+  if (v->kind != VALUE_bool || !v->b || t->cuda) return;
+  diag_report(DIAG_E0707, settings_slot(a->settings, "tf32")->at,
+              "`tf32 = true` is for NVIDIA GPUs, and the target `%s` has CPUs only", t->name);
+  diag_help("`--target cuda` makes a program for GPUs; `-D train.tf32=false` overrides it");
+}
+
+/* Where nobody chose a target, a check does not: the job may be meant for another machine. */
+static void check_settings(Analysis *a) {
+  if (a->options->check_only && !a->options->target) return;
+  check_backend(a);
+  check_tf32(a);
 }
 
 void target_make(Analysis *a) {
@@ -299,5 +316,5 @@ void target_make(Analysis *a) {
     found = builtin_target(a, given, at, &a->job->target);
     if (!found) unknown_target(a, given, at);
   }
-  if ((!given || found) && ok) check_backend(a);
+  if ((!given || found) && ok) check_settings(a);
 }

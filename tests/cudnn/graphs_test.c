@@ -99,15 +99,19 @@ static void convolution(void **state) {
               {"ResNet-50, 3x3 in steps", 256, 128, 128, 56, 3, 2},
               {"ResNet of CIFAR", 128, 16, 32, 32, 3, 2},
               {"7x7 of images", 256, 3, 64, 224, 7, 2}};
-  static const DdpDType types[] = {DDP_bf16, DDP_f32};
+  static const struct {
+    DdpDType of;
+    bool tf32;
+  } types[] = {{DDP_bf16, false}, {DDP_f32, false}, {DDP_f32, true}};
   for (size_t d = 0; d < 3; d++)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-      for (int type = 0; type < 2; type++)
+      for (int type = 0; type < 3; type++)
         for (int result = 0; result < 3; result++) {
           if (rows[i].big == 3 && result == 1) continue; /* images have no gradient */
           DdpCudnnConv c = conv(rows[i].batch, rows[i].big, rows[i].small, rows[i].size,
-                                rows[i].kernel, rows[i].stride, types[type]);
+                                rows[i].kernel, rows[i].stride, types[type].of);
           c.result = result;
+          c.tf32 = types[type].tf32;
           check(devices[d], rows[i].name, NULL, &c, true);
         }
 }

@@ -261,6 +261,26 @@ static void test_alignment(void **state) {
   assert_ptr_not_equal(first, c->g.choice[0]);
 }
 
+/* With tf32 factors count with 10 bits behind the first one; of other types nothing changes. */
+static void test_tf32(void **state) {
+  (void)state;
+  for (int tf32 = 0; tf32 < 2; tf32++) {
+    Call *c = make_call(false, false, DDP_f32, DDP_f32, 1, 4, 3);
+    double expected[64];
+    float a[9], b[12];
+    c->g.tf32 = tf32;
+    make_operands(c);
+    for (int i = 0; i < 9; i++) a[i] = 1 + 0x1p-12f;
+    for (int i = 0; i < 12; i++) b[i] = 2 + 0x1p-9f;
+    CHECK_OK(GPU->to_device(c->a.device, a, sizeof a, c->step.stream));
+    CHECK_OK(GPU->to_device(c->b.device, b, sizeof b, c->step.stream));
+    for (int i = 0; i < 12; i++) expected[i] = 3 * (tf32 ? 1 : (double)a[0]) * (double)b[0];
+    multiply(c, false);
+    check_near(tf32 ? "tf32" : "f32", &c->y, c->m * c->n, expected);
+    free_operands(c);
+  }
+}
+
 static void test_refusals(void **state) {
   (void)state;
   Call *c = make_call(false, false, DDP_f32, DDP_f32, 1, 4, 3);
@@ -280,6 +300,7 @@ int main(void) {
       cmocka_unit_test(test_forms),     cmocka_unit_test(test_several),
       cmocka_unit_test(test_epilogues), cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_alignment), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_tf32),
   };
   return cmocka_run_group_tests(tests, gpu_open, gpu_close);
 }

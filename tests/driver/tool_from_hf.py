@@ -15,10 +15,10 @@ out, err = ddpc("from-hf", "args.json")
 same("the block", out.split("\n"), [
     "train {", '  output_dir = "out"', "  per_device_train_batch_size = 32", "  weight_decay = 0.01",
     "  lr_scheduler_type = cosine", "  warmup_steps = 0.1", "  eval_strategy = epoch", "  bf16 = true",
-    "  # tf32 = true",
+    "  tf32 = true",
     "  adam_beta2 = 0.95", "  seed = 7", "  dataloader_drop_last = true", '  optim_args = "a=1"',
     '  lr_scheduler_kwargs = { "num_cycles": 2 }', '  run_name = "a \\"quoted\\"\\nname"', "}", ""])
-says("notes", err, "warmup_ratio: called warmup_steps now", "tf32: not supported yet", "neftune_noise_alpha: refused: ",
+says("notes", err, "warmup_ratio: called warmup_steps now", "neftune_noise_alpha: refused: ",
      "logging_dir: no key of 5.24 any more", "Did you mean `learning_rate`?", "use_cache: left out")
 for silent in ("hub_token", "push_to_hub", "deepspeed", "fsdp", "accelerator_config", "local_rank", "_n_gpu", "report_to"):
     if silent in err:

@@ -9,7 +9,7 @@ import struct
 import sys
 
 from apart import JOB, SHORT, job_with, numbers, same_files
-from ddptest import ROOT, Folder, expect, main, must, read_log, run
+from ddptest import DDPC, ROOT, Folder, expect, main, must, read_log, run
 from predict import JOB as PREDICTS
 from resume import GROUPS
 
@@ -93,6 +93,19 @@ def half():
     with Folder() as f:
         for name, defines, bound in (("bf16", ["train.bf16=true"], 0.01), ("fp16", ["train.fp16=true", "scale=100"], LATER)):
             both(f, compile_both(f, JOB, defines), SHORT, name, later=bound)
+
+
+def tf32():
+    """Products of factors with 10 bits: near those of float32, and not the same."""
+    with Folder() as f:
+        few = ["--max_steps", "8", "--warmup_steps", "0", "--logging_steps", "1", "--eval_strategy", "no"]
+        cpu, gpu = f.compile(JOB, "cpu"), f.compile(JOB, "gpu", ["train.tf32=true"], ["--target", "cuda:sim"])
+        theirs, mine = ([r["loss"] for r in f.train(b, n, 1, few)[1] if "loss" in r] for b, n in ((cpu, "a"), (gpu, "b")))
+        close(mine, theirs, "loss", 1e-3, 1e-2)
+        expect(abs(mine[0] - theirs[0]) > 1e-6 * theirs[0], f"{mine[0]} as in float32")
+        emit = [DDPC, os.path.join(ROOT, "examples/mnist_cnn/job.ddp"), "--target", "cuda", "--emit=cu"]
+        expect("#define DDP_TF32 1" in must(emit + ["-D", "train.tf32=true"]).out, "convolutions do not know of tf32")
+        expect("DDP_TF32" not in must(emit).out, "tf32 that nobody asked for")
 
 
 def checkpoints():
@@ -181,7 +194,7 @@ def example(name):
     return test
 
 
-TESTS = dict(training=training, orders=orders, optimizers=optimizers, average=average, half=half,
+TESTS = dict(training=training, orders=orders, optimizers=optimizers, average=average, half=half, tf32=tf32,
              checkpoints=checkpoints, outputs=outputs, faults=faults, **{n: example(n) for n in EXAMPLES})
 if __name__ == "__main__":
     main(TESTS)

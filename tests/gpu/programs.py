@@ -44,7 +44,7 @@ JOBS = {name: Job(f"examples/{name}") for name in
         ("digits", "breast_cancer", "mnist", "mnist_cnn", "char_gpt", "text_classifier", "custom_op")}
 JOBS["cifar_resnet"] = Job("examples/cifar_resnet", make=script)
 JOBS["gpt2"] = Job("tests/language/examples/gpt2_124m.ddp", make=tokens,
-                   flags=["-D", "train.tf32=none", "-D", "train.report_to=none"])
+                   flags=["-D", "train.report_to=none"])
 
 
 def prepared(f, name):

@@ -203,6 +203,7 @@ static DdpCudnnGraph *stand_in_attention(const DdpCudnnAttention *a, const char 
 static DdpCudnnGraph *stand_in_conv_graph(const DdpCudnnConv *c, const char *device, bool *planned,
                                           char *why, size_t size) {
   assert_null(device);
+  assert_int_equal(c->tf32, DDP_TF32 && c->type == DDP_f32);
   (void)why, (void)size;
   *planned = true;
   return new DdpCudnnGraph{true, *c, {}};

@@ -13,6 +13,12 @@
 #endif
 #endif
 
+/* Whether f32 may be multiplied with 10 bits (setting tf32): the program defines it in front of this. The kernels here
+   multiply with all of them. */
+#ifndef DDP_TF32
+#define DDP_TF32 0
+#endif
+
 static constexpr DdpDType ddp_dtype_of(const float *) {
   return DDP_f32;
 }

@@ -416,6 +416,7 @@ static inline DdpCudnnConv ddp_conv_shape(const DdpConv &c, DdpConvResult result
                                           DdpDType type) {
   DdpCudnnConv s = {};
   s.type = s.filter_type = type;
+  s.tf32 = DDP_TF32 && type == DDP_f32;
   s.result = result == DDP_CONV_SMALL ? 0 : result == DDP_CONV_BIG ? 1 : 2;
   s.batch = batch;
   s.space = c.space;
