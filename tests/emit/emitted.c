@@ -1,21 +1,26 @@
 /* See emitted.h. */
 #include "emitted.h"
 #include "ddp/job.h"
+#include "device.h"
+#include "device/device.h"
 #include "die.h"
 #include "fuse.h"
 #include "kernels/random.h"
 #include "program.h"
 #include <dlfcn.h>
 #include <libgen.h>
+#include <string.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { SEED = 1234, UPDATE = 5, EPOCH = 3, FIRST_SAMPLE = 40, FIRST_ROW = 700 };
+enum { MOST_SAMPLES = 64, MOST_SUMS = 16 };
 
 typedef struct Entry {
   Program p;
   Plan *plan;
+  int64_t leaf_elements; /* of all leaves, in each arena */
   void (*run)(DdpStep *step);
 } Entry;
 
@@ -29,38 +34,32 @@ static const Language languages[] = {
      "#include \"ddp/job.h\"\n#include \"ddp/settings.h\"\n#include \"kernels/cpu/conv.h\"\n"
      "#include \"kernels/cpu/gemm16.h\"\n#include \"kernels/cpu/index.h\"\n"
      "#include \"kernels/cpu/math.h\"\n#include \"kernels/cpu/pool.h\"\n"
-     "#include \"kernels/random.h\"\n",
+     "#include \"kernels/random.h\"\n"
+     "void ddp_trace_kernel(struct DdpTrace *t, int32_t k) {\n  (void)t, (void)k;\n}\n"
+     "void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) { /* one rank */\n"
+     "  (void)step;\n  memmove(out, in, (size_t)n * sizeof *out);\n}\n",
      "extern void (*const graphs[])(DdpStep *);\nvoid (*const graphs[])(DdpStep *) = {",
      "%s -std=gnu11 -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd -fPIC "
      "-shared -Wall -Wextra -Werror %s -I%s %s -o %s %s %s -lm"},
-    {&target_cuda, "graphs.cu",
-     "#include <stdio.h>\n#include <stdlib.h>\n#include \"kernels/cuda/nest.h\"\n#include "
-     "\"ddp/job.h\"\n#include \"ddp/settings.h\"\n"
-     "#ifndef DDP_CALLS\n#define DDP_CALLS\n#endif\n"
-     "void ddp_cuda_check(int error, const char *what, const char *file, int line) {\n"
-     "  if (error) fprintf(stderr, \"%s:%d: %s: error %d\\n\", file, line, what, error), abort();\n"
-     "}\n",
-     "extern \"C\" {\nextern void (*const graphs[])(DdpStep *);\n"
-     "static void *make(void) {\n  cudaStream_t s;\n"
-     "  return cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) ? NULL : s;\n}\n"
-     "static int wait(void *s) {\n  return cudaStreamSynchronize((cudaStream_t)s);\n}\n"
-     "extern const struct Streams {\n  void *(*make)(void);\n  int (*wait)(void *s);\n} streams;\n"
-     "const struct Streams streams = {make, wait};\n"
-     "}\nvoid (*const graphs[])(DdpStep *) = {",
-     "%s -std=c++20 -x c++ -ffp-contract=off -fPIC -shared -Wall -Wextra -Werror %s -I%s "
-     "-I" TEST_CUDASIM_INCLUDE " %s -o %s %s -x none %s " TEST_CUDASIM_LIBRARY " -lpthread -lm"},
+    /* with all that a program for GPUs links; the stand-in of cuBLASLt finds the emulator in it */
+    {&target_cuda, "graphs.cu", "",
+     "extern \"C\" {\nextern void (*const graphs[])(DdpStep *);\n}\n"
+     "void (*const graphs[])(DdpStep *) = {",
+     "%s -std=c++20 -x c++ -ffp-contract=off -fPIC -shared -Wall -Wextra -Werror "
+     "-Wno-unknown-pragmas %s -I%s -I" TEST_CUDASIM_INCLUDE
+     " %s -o %s %s -x none %s " TEST_CUDASIM_LIBRARIES},
 };
 
-typedef struct Streams { /* of the emitted text */
-  void *(*make)(void);
-  int (*wait)(void *stream);
-} Streams;
+typedef struct Taken {
+  void *at;
+  size_t bytes;
+} Taken;
 
 struct Emitted {
   Arena *arena;
   const Language *language;
-  const Streams *streams; /* of a device */
-  void *stream;
+  const DdpTarget *there; /* what the text of a device says of it; else NULL */
+  VEC(Taken) taken;       /* memory of the device, for one run */
   Text functions;
   char *whole;
   Emit emit;
@@ -80,10 +79,12 @@ Emitted *emitted_new(Arena *a, const Target *target) {
 
 /* A job with the fields and leaves that the graph reads. Its outputs become buffers, whose memory has a
    dtype and a place. */
-static Plan *make_plan(Arena *a, Graph *g) {
+static Plan *make_plan(Arena *a, Graph *g, int64_t *leaf_elements) {
   Plan *plan = ARENA_NEW(a, Plan);
   Job *job = plan->job = ARENA_NEW(a, Job);
   job->arena = a;
+  job->path = "graphs.ddp";
+  vec_push(a, &job->target.archs, "sm_80");
   int64_t offset = 0;
   for (Val v = 1; v < g->values.len; v++) {
     const Value *x = value_at(g, v);
@@ -117,20 +118,15 @@ static Plan *make_plan(Arena *a, Graph *g) {
   }
   plan->segment_of = ARENA_ARRAY(a, int32_t, job->leaves.len + 1); /* each leaf has its own */
   for (uint32_t i = 0; i < job->leaves.len; i++) plan->segment_of[i] = (int32_t)i;
+  *leaf_elements = offset;
   return plan;
 }
 
-static bool has_calls(const Program *p) {
-  for (uint32_t i = 0; i < p->kernels.len; i++)
-    if (p->kernels.at[i].kind == KERNEL_call) return true;
-  return false;
-}
-
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max) {
-  Entry entry = {.plan = make_plan(e->arena, g)};
+  Entry entry = {0};
+  entry.plan = make_plan(e->arena, g, &entry.leaf_elements);
   ProgramOptions how = {.batch_max = batch_max};
   plan_program(&entry.p, e->arena, g, &how);
-  if (e->language->target == &target_cuda && has_calls(&entry.p)) return -1;
   plan_name_values(&entry.p, e->arena, NULL);
   KernelNames taken = {0};
   plan_name_kernels(&entry.p, e->arena, &taken);
@@ -151,17 +147,18 @@ const char *emitted_text(const Emitted *e) {
 }
 
 static void assemble(Emitted *e) {
+  bool device = e->language->target->host;
   Text t = {0};
+  if (device)
+    device_write_header(&e->emit, &t);
+  else
+    emit_includes(&e->emit, &t);
   text_add(&t, e->language->before);
-  emit_includes(&e->emit, &t);
   text_add(&t, "\n");
-  text_add(
-      &t,
-      "void ddp_trace_kernel(struct DdpTrace *t, int32_t k) {\n  (void)t, (void)k;\n}\n"
-      "void ddp_all_sum(DdpStep *step, float *out, const float *in, int64_t n) { /* one rank */\n"
-      "  (void)step;\n  memmove(out, in, (size_t)n * sizeof *out);\n}\n");
+  if (device) device_write_products(&e->emit, &t);
   emit_functions(&e->emit, &t);
   text_add(&t, e->functions.at);
+  if (device) device_write_target(&e->emit, &t);
   text_add(&t, e->language->array);
   for (uint32_t i = 0; i < e->entries.len; i++) text_addf(&t, "%sgraph_%u", i ? ", " : "", i);
   text_add(&t, "};\n");
@@ -194,6 +191,17 @@ void emitted_compiles(Emitted *e, const char *compiler) {
   remove_files(source, object);
 }
 
+static void fine(DdpError *error) {
+  check(!error, "%s", error->message);
+}
+
+static void open_device(Emitted *e, void *library) {
+  e->there = dlsym(library, "target");
+  check(e->there, "no target in the library");
+  const DdpJob job = {.target = e->there};
+  fine(e->there->device->open(&job, 0, 1));
+}
+
 void emitted_build(Emitted *e, const char *cc, const char *flags) {
   const char *source = write_source(e), *library = arena_printf(e->arena, "%s.so", source);
 #pragma GCC diagnostic push
@@ -202,16 +210,12 @@ void emitted_build(Emitted *e, const char *cc, const char *flags) {
                                      TEST_DEFINITIONS, library, source, TEST_LIBRARIES);
 #pragma GCC diagnostic pop
   check(system(command) == 0, "`%s` failed", command);
-  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  void *handle = dlopen(library, RTLD_NOW | (e->language->target->host ? RTLD_GLOBAL : RTLD_LOCAL));
   check(handle, "%s", dlerror());
   void (*const *graphs)(DdpStep *) = (void (*const *)(DdpStep *))dlsym(handle, "graphs");
   check(graphs, "no graphs in %s", library);
   for (uint32_t i = 0; i < e->entries.len; i++) e->entries.at[i].run = graphs[i];
-  if (e->language->target == &target_cuda) {
-    e->streams = dlsym(handle, "streams");
-    e->stream = e->streams ? e->streams->make() : NULL;
-    check(e->stream, "no stream in %s", library);
-  }
+  if (e->language->target->host) open_device(e, handle);
   remove_files(source, library);
 }
 
@@ -274,6 +278,59 @@ static void *filled(Arena *a, const Graph *g, Val v, int64_t batch, void *to,
   return to;
 }
 
+/* ---------- memory of the device ---------- */
+
+/* What kernels see: on a device a copy in its memory, until the end of the run. */
+static void *there(Emitted *e, const void *here, size_t bytes) {
+  if (!e->there) return (void *)(uintptr_t)here;
+  const DdpDevice *d = e->there->device;
+  Taken taken = {.bytes = bytes + 64};
+  fine(d->alloc(DDP_MEMORY_block, taken.bytes, &taken.at));
+  vec_push(e->arena, &e->taken, taken);
+  fine(d->to_device(taken.at, here, bytes, d->stream(DDP_STREAM_compute)));
+  return taken.at;
+}
+
+/* Memory that kernels write before they read it: no number. */
+static void *workspace(Emitted *e, size_t bytes) {
+  return there(e, memset(arena_alloc(e->arena, bytes + 64), 0xff, bytes + 64), bytes);
+}
+
+/* Waits for the kernels and brings `bytes` to the host. */
+static const char *back(Emitted *e, const void *at, size_t bytes) {
+  if (!e->there) return at;
+  const DdpDevice *d = e->there->device;
+  void *stream = d->stream(DDP_STREAM_compute), *here = arena_alloc(e->arena, bytes);
+  fine(d->to_host(here, at, bytes, stream));
+  fine(d->synchronise(stream));
+  fine(d->failure());
+  for (uint32_t i = 0; i < e->taken.len; i++)
+    d->free(DDP_MEMORY_block, e->taken.at[i].at, e->taken.at[i].bytes);
+  e->taken.len = 0;
+  return here;
+}
+
+/* The step in the memory of the device. */
+static void place_step(Emitted *e, DdpStep *step, size_t arena_bytes) {
+  DdpScalars scalars = {.seed = step->seed,
+                        .update = step->update,
+                        .epoch = step->epoch,
+                        .share = step->share,
+                        .loss_scale = step->loss_scale};
+  memcpy(scalars.counts, step->counts, sizeof scalars.counts);
+  step->params = there(e, step->params, arena_bytes);
+  step->frozen = there(e, step->frozen, arena_bytes);
+  step->grads = there(e, step->grads, arena_bytes);
+  step->buffers = there(e, step->buffers, arena_bytes);
+  step->sample = there(e, step->sample, MOST_SAMPLES * sizeof *step->sample);
+  step->row = there(e, step->row, MOST_SAMPLES * sizeof *step->row);
+  step->sums = there(e, step->sums, MOST_SUMS * sizeof *step->sums);
+  step->scalars = there(e, &scalars, sizeof scalars);
+  if (!e->there) return;
+  step->scratch = workspace(e, (size_t)e->there->scratch);
+  step->stream = e->there->device->stream(DDP_STREAM_compute);
+}
+
 void emitted_run(Emitted *e, int number, int64_t batch,
                  void (*source)(void *self, const Graph *g, Val v, double *out), void *self,
                  double **out) {
@@ -281,19 +338,19 @@ void emitted_run(Emitted *e, int number, int64_t batch,
   const Program *p = &entry->p;
   Arena *a = e->arena;
   const void *fields[64] = {0};
-  double counts[16] = {0}, sums[16] = {0};
-  int64_t sample[64], row[64];
-  for (int64_t i = 0; i < 64; i++) sample[i] = FIRST_SAMPLE + i, row[i] = FIRST_ROW + i;
-  char *buffers = arena_alloc(a, 1 << 20);
+  double counts[MOST_SUMS] = {0}, sums[MOST_SUMS] = {0};
+  int64_t sample[MOST_SAMPLES], row[MOST_SAMPLES];
+  for (int64_t i = 0; i < MOST_SAMPLES; i++) sample[i] = FIRST_SAMPLE + i, row[i] = FIRST_ROW + i;
+  size_t arena_bytes = (size_t)entry->leaf_elements * 4 + 64;
   DdpStep step = {.batch = batch,
                   .fields = fields,
                   .sample = sample,
                   .row = row,
-                  .params = arena_alloc(a, 1 << 20),
-                  .frozen = arena_alloc(a, 1 << 20),
-                  .grads = arena_alloc(a, 1 << 20),
-                  .buffers = buffers,
-                  .block = arena_alloc(a, (size_t)p->block_bytes + 64),
+                  .params = arena_alloc(a, arena_bytes),
+                  .frozen = arena_alloc(a, arena_bytes),
+                  .grads = arena_alloc(a, arena_bytes),
+                  .buffers = arena_alloc(a, arena_bytes),
+                  .block = workspace(e, (size_t)p->block_bytes),
                   .counts = counts,
                   .share = 1,
                   .seed = SEED,
@@ -303,23 +360,22 @@ void emitted_run(Emitted *e, int number, int64_t batch,
   for (Val v = 1; v < p->g->values.len; v++) {
     const Value *x = value_at(p->g, v);
     int64_t n = op_has(x->op, OPF_source) && op_def(x->op)->attrs ? x->attr[0].as.i : 0;
-    if (x->op == OP_input) fields[n] = filled(a, p->g, v, batch, NULL, source, self);
+    if (x->op == OP_input)
+      fields[n] = there(e, filled(a, p->g, v, batch, NULL, source, self),
+                        (size_t)type_elements_at(x->type, batch) * 8);
     if (x->op == OP_param)
       filled(a, p->g, v, batch, step.params + program_segment(entry->plan, (int32_t)n)->offset,
              source, self);
     if (x->op == OP_buffer)
-      filled(a, p->g, v, batch, buffers + program_segment(entry->plan, (int32_t)n)->offset, source,
-             self);
+      filled(a, p->g, v, batch, step.buffers + program_segment(entry->plan, (int32_t)n)->offset,
+             source, self);
     if (x->op == OP_count) source(self, p->g, v, &counts[n]);
     if (x->op == OP_share) source(self, p->g, v, &step.share);
+    if (x->op == OP_host) source(self, p->g, v, &step.loss_scale);
   }
-  DdpScalars scalars = {.seed = SEED, .update = UPDATE, .epoch = EPOCH, .share = step.share};
-  memcpy(scalars.counts, counts, sizeof scalars.counts);
-  step.scalars = &scalars;
-  step.stream = e->stream;
-  step.scratch = arena_alloc(a, (size_t)e->emit.nest_scratch + 64);
+  place_step(e, &step, arena_bytes);
   entry->run(&step);
-  check(!e->streams || e->streams->wait(e->stream) == 0, "the stream failed");
+  const char *buffers = back(e, step.buffers, arena_bytes);
   for (uint32_t i = 0; i < p->g->outputs.len; i++) {
     Val v = kernel_base(p, p->g->outputs.at[i].value);
     Type t = value_at(p->g, p->g->outputs.at[i].value)->type;

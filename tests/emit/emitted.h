@@ -8,8 +8,7 @@
 
 typedef struct Emitted Emitted;
 Emitted *emitted_new(Arena *a, const Target *target);
-/* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number; -1: the target
-   has no library ops. */
+/* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number. */
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max);
 /* Compiles everything with `cc FLAGS`, warnings being errors, and loads it; dies otherwise. */
 void emitted_build(Emitted *e, const char *cc, const char *flags);

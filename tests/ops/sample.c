@@ -63,11 +63,14 @@ static int elementwise_samples(Arena *a, OpKind op, Sample *out) {
 
 int samples_of(Arena *a, OpKind op, Sample *out) {
   const OpDef *d = op_def(op);
-  if (d->c) return elementwise_samples(a, op, out);
+  return d->c ? elementwise_samples(a, op, out) : samples_from(a, op, d->sample, out);
+}
+
+int samples_from(Arena *a, OpKind op, const char *text, Sample *out) {
   int n = 0;
-  IrText t = {d->sample};
+  IrText t = {text};
   while (*t.at) {
-    check(n < SAMPLES_MAX, "%s: too many samples", d->name);
+    check(n < SAMPLES_MAX, "%s: too many samples", op_def(op)->name);
     out[n] = begin(a, op);
     read_one(&out[n++], &t);
     if (!ir_text_char(&t, '|')) break;

@@ -15,6 +15,7 @@ typedef struct Sample {
 
 /* Number of samples written to out; dies on a sample that cannot be read or does not infer. */
 int samples_of(Arena *a, OpKind op, Sample *out);
+int samples_from(Arena *a, OpKind op, const char *text, Sample *out); /* of this column */
 
 /* Contents of the inputs, in the domain of the op; away from ties, zeros and whole numbers, so that
    finite differences see no kink. The same seed gives the same numbers. */

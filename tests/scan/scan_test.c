@@ -1,6 +1,7 @@
 /* Loops of graphs that sema made: scan_test GRAPHS.ir, each with one number as its result.
    For each: the gradients of all float inputs against finite differences in the interpreter; the same
-   numbers after the passes; and the emitted C against the interpreter. */
+   numbers after the passes; and the emitted C against the interpreter. scan_test GRAPHS.ir cuda: what is
+   emitted for GPUs instead, in the emulator. */
 #include "diag.h"
 #include "die.h"
 #include "emitted.h"
@@ -173,7 +174,8 @@ static void emitted_agrees(Emitted *e, Case *c, int n) {
   for (uint32_t o = 0; o < c->last->outputs.len; o++) {
     Type t = value_at(c->last, c->last->outputs.at[o].value)->type;
     for (int64_t i = 0; i < type_elements_at(t, BATCH); i++)
-      compare(n, arena_printf(arena, "output %u of the emitted C", o), got[o][i], want[o][i], 3e-5);
+      compare(n, arena_printf(arena, "output %u of the emitted program", o), got[o][i], want[o][i],
+              3e-5);
   }
 }
 
@@ -197,14 +199,15 @@ static uint32_t loops_of(const Graph *g) {
 
 int main(int argc, char **argv) {
   arena = arena_new();
-  uint32_t file = argc == 2 ? source_read(argv[1]) : 0;
-  check(file, "usage: scan_test GRAPHS.ir");
+  bool cuda = argc == 3 && !strcmp(argv[2], "cuda");
+  uint32_t file = argc == 2 || cuda ? source_read(argv[1]) : 0;
+  check(file, "usage: scan_test GRAPHS.ir [cuda]");
   Graph *graphs[MOST];
   static Case cases[MOST];
   int n = ir_parse_all(arena, file, graphs, MOST);
   diag_flush(stderr, false);
   check(n > 0, "no graphs");
-  Emitted *e = emitted_new(arena, &target_cpu);
+  Emitted *e = emitted_new(arena, cuda ? &target_cuda : &target_cpu);
   for (int i = 0; i < n; i++) {
     check(loops_of(graphs[i]), "graph %d has no loop", i);
     check(reads_back(graphs[i]), "graph %d does not read back", i);
@@ -218,7 +221,7 @@ int main(int argc, char **argv) {
     Graph *copy = pass_dce(cases[i].last); /* its outputs become others */
     cases[i].number = emitted_add(e, copy, BATCH_MAX);
   }
-  emitted_build(e, "gcc", "-O2 -march=native");
+  emitted_build(e, cuda ? "g++" : "gcc", cuda ? "-O1" : "-O2 -march=native");
   for (int i = 0; i < n; i++) emitted_agrees(e, &cases[i], i);
   printf("%d graphs, %d faults\n", n, faults);
   return faults ? 1 : 0;
