@@ -1,5 +1,6 @@
 /* Literals, sizes, places, identifiers. */
 #include "write.h"
+#include "c_words.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -121,15 +122,6 @@ void write_place(Text *t, Span at) {
 
 /* ---------- identifiers ---------- */
 
-static const char *const c_words[] = {
-    "auto",   "bool",     "break",  "case",     "char",     "const",    "continue", "default",
-    "do",     "double",   "else",   "enum",     "extern",   "false",    "float",    "for",
-    "goto",   "if",       "inline", "int",      "long",     "register", "restrict", "return",
-    "short",  "signed",   "sizeof", "static",   "struct",   "switch",   "true",     "typedef",
-    "union",  "unsigned", "void",   "volatile", "while",    "asm",      "typeof",   "main",
-    "memset", "memcpy",   "NULL",   "NAN",      "INFINITY", "unix",     "linux",    "step",
-    "B",      "s",        "sums",   "counts",   "out",      "job",      "tensors",  "block"};
-
 void names_init(Names *n, Arena *a, const Names *outer) {
   *n = (Names){.arena = a, .outer = outer, .taken = {.arena = a}};
 }
@@ -137,9 +129,7 @@ void names_init(Names *n, Arena *a, const Names *outer) {
 bool names_has(const Names *n, const char *name) {
   for (; n; n = n->outer)
     if (map_get(&n->taken, map_key(name))) return true;
-  for (size_t i = 0; i < sizeof c_words / sizeof *c_words; i++)
-    if (!strcmp(c_words[i], name)) return true;
-  return !strncmp(name, "ddp_", 4) || !strncmp(name, "DDP_", 4) || !strncmp(name, "Ddp", 3);
+  return is_c_word(name);
 }
 
 const char *names_add(Names *n, const char *wanted) {

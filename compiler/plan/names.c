@@ -1,25 +1,13 @@
-/* Names for the emitted text: C identifiers made of scopes and ops. In: a scheduled program. Out:
-   names of values (unique in the program) and of kernels (unique in the plan; equal kernels share).
- */
+/* Names for the emitted text: identifiers made of scopes and ops. In: a scheduled program. Out: names of
+   values (unique in the program) and of kernels (unique in the plan; equal kernels share). Whoever emits
+   them sees to it that they are no words of its language. */
 #include "fuse.h"
 #include "map.h"
 #include "op.h"
 #include <ctype.h>
 #include <stdlib.h>
 
-static bool is_keyword(const char *s) {
-  static const char *const words[] = {
-      "auto",   "break",    "case",   "char",   "const",    "continue", "default", "do",
-      "double", "else",     "enum",   "extern", "float",    "for",      "goto",    "if",
-      "inline", "int",      "long",   "main",   "register", "restrict", "return",  "short",
-      "signed", "sizeof",   "static", "struct", "switch",   "typedef",  "union",   "unsigned",
-      "void",   "volatile", "while",  "bool"};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcmp(s, words[i])) return true;
-  return false;
-}
-
-/* Letters, digits and single underscores; does not start with a digit, is no word of C. */
+/* Letters, digits and single underscores; does not start with a digit. */
 static const char *identifier(Arena *a, const char *s) {
   char *out = arena_alloc(a, strlen(s) + 4), *to = out;
   if (!isalpha((unsigned char)*s)) *to++ = 'v';
@@ -32,7 +20,6 @@ static const char *identifier(Arena *a, const char *s) {
   }
   while (to > out && to[-1] == '_') to--;
   *to = 0;
-  if (is_keyword(out)) strcpy(to, "_");
   return out;
 }
 

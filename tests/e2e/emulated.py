@@ -167,6 +167,12 @@ def faults():
         expect(r.code != 0 and re.search("error: .* no GPU", r.out) and r.seconds < 2, f"exit {r.code}: {r.out}")
 
 
+def names():
+    """Words of C++, of CUDA and of their headers as names of layers, parameters and fields."""
+    with Folder() as f:
+        both(f, compile_both(f, os.path.join(ROOT, "tests", "e2e", "names.ddp")), [])
+
+
 # Every example: what its model needs in the emulator, so that a test takes less than a minute.
 EXAMPLES = {
     "digits": ([], 60),
@@ -195,6 +201,6 @@ def example(name):
 
 
 TESTS = dict(training=training, orders=orders, optimizers=optimizers, average=average, half=half, tf32=tf32,
-             checkpoints=checkpoints, outputs=outputs, faults=faults, **{n: example(n) for n in EXAMPLES})
+             checkpoints=checkpoints, outputs=outputs, faults=faults, names=names, **{n: example(n) for n in EXAMPLES})
 if __name__ == "__main__":
     main(TESTS)
