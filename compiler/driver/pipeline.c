@@ -2,6 +2,7 @@
 #include "pipeline.h"
 #include "die.h"
 #include "diag.h"
+#include "emit.h"
 #include "passes.h"
 #include "pipeline_ir.h"
 
@@ -34,13 +35,16 @@ enum { PASSES = sizeof passes / sizeof *passes };
 void pipeline_stages(Text *out) {
   text_add(out, "job");
   for (int i = 0; i < PASSES; i++) text_addf(out, ", %s", passes[i].name);
-  text_add(out, ", nests, plan");
+  text_add(out, ", nests, launch, plan");
 }
 
 bool pipeline_has_stage(const char *name) {
   for (int i = 0; i < PASSES; i++)
     if (!strcmp(passes[i].name, name)) return true;
-  return !strcmp(name, "job") || !strcmp(name, "nests") || !strcmp(name, "plan");
+  static const char *const others[] = {"job", "nests", "launch", "plan"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (!strcmp(others[i], name)) return true;
+  return false;
 }
 
 /* Calls `each` for every graph of the job, in the order in which they are printed. */
@@ -120,6 +124,7 @@ Plan *pipeline_run(Job *job, const char *dump, Text *dump_out) {
   Plan *plan = plan_make(job);
   if (plan && job->target.cuda) check_gradients(plan);
   if (plan && dump && !strcmp(dump, "nests")) plan_dump_nests(dump_out, plan);
+  if (plan && dump && !strcmp(dump, "launch")) launch_print(dump_out, plan);
   if (plan && dump && !strcmp(dump, "plan")) plan_print(dump_out, plan);
   die_context("emit");
   return dump ? NULL : plan;
@@ -157,13 +162,15 @@ bool pipeline_run_ir(Arena *a, uint32_t source, const char *stage, Text *out) {
     return true;
   }
   if (pass && !run_pass(job, pass)) return false;
-  bool planned = !strcmp(stage, "nests") || !strcmp(stage, "plan");
+  bool planned = !strcmp(stage, "nests") || !strcmp(stage, "launch") || !strcmp(stage, "plan");
   Plan *plan = planned ? plan_make(job) : NULL;
   if (planned && !plan) return false;
   if (!planned)
     dump_graphs(job, out);
   else if (!strcmp(stage, "nests"))
     plan_dump_nests(out, plan);
+  else if (!strcmp(stage, "launch"))
+    launch_print(out, plan);
   else
     plan_print(out, plan);
   return true;

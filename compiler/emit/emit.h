@@ -49,4 +49,7 @@ typedef struct EmitOptions {
 /* The whole train.c; for devices the host's part of it, and in `device` (else it may be NULL) the text
    of train.cu. */
 void emit_program(Text *out, Text *device, const Plan *plan, const EmitOptions *options);
+/* How devices run the nests of the plan, a line for each piece (launch.h): "relu: flat, 4096 elements by
+   4096 threads in blocks of 256". */
+void launch_print(Text *out, const Plan *plan);
 #endif

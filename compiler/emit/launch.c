@@ -306,3 +306,70 @@ Pieces launch_pieces(Arena *a, const Program *p, const Nest *n) {
   for (uint32_t k = 0; k < n->stages.len; k++) stage_pieces(stage_of(a, p, n, k), &out);
   return out;
 }
+
+/* ---------- for people ---------- */
+
+const char *launch_shape_name(Shape shape) {
+  static const char *const names[] = {"flat", "columns", "rows", "serial"};
+  return names[shape];
+}
+
+/* At the largest batch. */
+static int64_t threads_of(const Program *p, const Nest *n, const Piece *piece) {
+  if (!piece->passes.len) return 1;
+  const Pass *pass = &piece->passes.at[0];
+  if (piece->shape == SHAPE_rows) {
+    int64_t rows = launch_extent(p, n, &pass->path, 0, piece->rows);
+    return (piece->parts ? piece->parts : rows) * piece->team;
+  }
+  int64_t each = (int64_t)piece->across * pass->vector;
+  int64_t blocks = (launch_extent(p, n, &pass->path, 0, pass->spread) + each - 1) / each;
+  return blocks * piece->threads * piece->parts;
+}
+
+static int64_t elements_of(const Program *p, const Nest *n, const Piece *piece) {
+  int64_t most = 1;
+  for (uint32_t k = 0; k < n->stages.len; k++) {
+    bool mine = !piece->passes.len;
+    for (uint32_t i = 0; i < piece->passes.len; i++) mine = mine || piece->passes.at[i].stage == k;
+    const LoopPath path = path_of(n, &n->stages.at[k]);
+    int64_t elements = launch_extent(p, n, &path, 0, path.len);
+    if (mine && elements > most) most = elements;
+  }
+  return most;
+}
+
+static void print_piece(const Program *p, const Kernel *k, const Piece *piece, Text *out) {
+  text_addf(out, "  %s: %s, %lld elements by %lld threads in blocks of %d", k->name,
+            launch_shape_name(piece->shape), (long long)elements_of(p, k->nest, piece),
+            (long long)threads_of(p, k->nest, piece), piece->threads);
+  if (piece->team > 1) text_addf(out, ", %d a row", piece->team);
+  if (piece->passes.len && piece->passes.at[0].vector > 1)
+    text_addf(out, ", %d neighbours each", piece->passes.at[0].vector);
+  if (piece->parts > 1) text_addf(out, ", sums in %lld parts", (long long)piece->parts);
+  text_add(out, "\n");
+}
+
+static void print_program(const Program *p, Arena *a, Text *out) {
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    const Kernel *k = &p->kernels.at[i];
+    if (k->loop) print_program(&k->loop->body, a, out);
+    if (k->kind != KERNEL_nest) continue;
+    const Pieces pieces = launch_pieces(a, p, k->nest);
+    for (uint32_t n = 0; n < pieces.len; n++) print_piece(p, k, &pieces.at[n], out);
+  }
+}
+
+void launch_print(Text *out, const Plan *plan) {
+  Arena *a = plan->job->arena;
+  const Program *const programs[] = {&plan->train, &plan->eval, &plan->predict, &plan->counts};
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+    if (!programs[i]->g) continue;
+    text_addf(out, "program %s\n", programs[i]->g->name);
+    print_program(programs[i], a, out);
+  }
+  for (uint32_t i = 0; i < plan->optimizers.len; i++) {
+    text_addf(out, "program %s\n", plan->optimizers.at[i].g->name);
+    print_program(&plan->optimizers.at[i], a, out);
+  }
+}

@@ -45,6 +45,7 @@ typedef struct Pieces {
 } Pieces;
 
 Pieces launch_pieces(Arena *a, const Program *p, const Nest *n);
+const char *launch_shape_name(Shape shape); /* "rows" */
 /* The product of the loops from..to of a path at the largest batch. */
 int64_t launch_extent(const Program *p, const Nest *n, const LoopPath *path, uint32_t from,
                       uint32_t to);

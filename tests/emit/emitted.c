@@ -142,6 +142,10 @@ int emitted_add(Emitted *e, Graph *g, int64_t batch_max) {
   return number;
 }
 
+const Program *emitted_program(const Emitted *e, int number) {
+  return &e->entries.at[number].p;
+}
+
 const char *emitted_text(const Emitted *e) {
   return e->whole;
 }

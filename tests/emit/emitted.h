@@ -10,6 +10,7 @@ typedef struct Emitted Emitted;
 Emitted *emitted_new(Arena *a, const Target *target);
 /* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number. */
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max);
+const Program *emitted_program(const Emitted *e, int number);
 /* Compiles everything with `cc FLAGS`, warnings being errors, and loads it; dies otherwise. */
 void emitted_build(Emitted *e, const char *cc, const char *flags);
 /* `compiler ... -c` takes the text; dies otherwise. */

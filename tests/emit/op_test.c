@@ -4,6 +4,7 @@
 #include "die.h"
 #include "emitted.h"
 #include "kernels/cpu/half.h"
+#include "launch.h"
 #include "passes.h"
 #include "sample.h"
 #include <math.h>
@@ -181,6 +182,22 @@ static void ops_agree(const char *cc, const char *flags) {
   for (int i = 0; i < n_cases; i++) compare(&cases[i]);
 }
 #ifdef TEST_CUDA
+/* The kernels of all rows are spread over threads; none is left to one. */
+static void no_row_is_serial(void **state) {
+  (void)state;
+  for (int i = 0; i < n_cases; i++) {
+    const Program *p = emitted_program(emitted, cases[i].number);
+    for (uint32_t k = 0; k < p->kernels.len; k++) {
+      if (p->kernels.at[k].kind != KERNEL_nest) continue;
+      const Pieces pieces = launch_pieces(arena, p, p->kernels.at[k].nest);
+      for (uint32_t n = 0; n < pieces.len; n++)
+        if (pieces.at[n].shape == SHAPE_serial)
+          fail_msg("%s in %s: kernel %u is one thread's", op_def(cases[i].s.op)->name,
+                   dtype_name(cases[i].type), k);
+    }
+  }
+}
+
 static void cuda_compiled(void **state) {
   (void)state;
   emitted_compiles(emitted, TEST_NVCC);
@@ -240,6 +257,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(no_row_is_left_out),
       cmocka_unit_test(rounding),
 #ifdef TEST_CUDA
+      cmocka_unit_test(no_row_is_serial),
       cmocka_unit_test(cuda_emulated),
 #else
       cmocka_unit_test(gcc_vectors),        cmocka_unit_test(gcc_plain),
