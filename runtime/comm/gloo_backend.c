@@ -56,7 +56,37 @@ struct DdpComm {
   GlooWork *head; /* not yet done; the first one is running */
   GlooWork *idle; /* waited for, used again */
   bool stop, failed, aborted;
+  bool was_shut;
+  int cut; /* found unreachable before the sockets were shut, which then tell nothing any more */
 };
+
+/* ---------- sockets ---------- */
+
+static int first_cut(const DdpComm *c) {
+  for (size_t i = 0; i < c->n_sockets; i++) {
+    char peer[DDP_NET_NAME];
+    if (!ddp_net_cut(c->sockets[i], 2)) continue;
+    ddp_net_peer_name(c->sockets[i], peer);
+    for (int r = 0; r < c->world; r++) {
+      if (r != c->rank && peer[0] && strcmp(c->addresses[r], peer) == 0) return r;
+    }
+  }
+  return -1;
+}
+
+static int gloo_unreachable(DdpComm *c) {
+  pthread_mutex_lock(&c->lock);
+  int rank = c->was_shut ? c->cut : first_cut(c);
+  pthread_mutex_unlock(&c->lock);
+  return rank;
+}
+
+/* Wakes the worker wherever it is. The lock is held. */
+static void shut(DdpComm *c) {
+  if (!c->was_shut) c->cut = first_cut(c);
+  c->was_shut = true;
+  c->plugin->shut(c->context);
+}
 
 /* ---------- worker ---------- */
 
@@ -183,7 +213,7 @@ static DdpError *wait_done(DdpComm *c, const GlooWork *w) {
     deadline = ddp_clock() + c->timeout;
     if (more || w->done) continue;
     c->failed = true;
-    c->plugin->shut(c->context);
+    shut(c);
     return ddp_error(DDP_TIMEOUT, "%s", w->what);
   }
   return NULL;
@@ -334,18 +364,6 @@ static DdpError *find_connections(DdpComm *c) {
   return NULL;
 }
 
-static int gloo_unreachable(DdpComm *c) {
-  for (size_t i = 0; i < c->n_sockets; i++) {
-    char peer[DDP_NET_NAME];
-    if (!ddp_net_cut(c->sockets[i], 2)) continue;
-    ddp_net_peer_name(c->sockets[i], peer);
-    for (int r = 0; r < c->world; r++) {
-      if (r != c->rank && peer[0] && strcmp(c->addresses[r], peer) == 0) return r;
-    }
-  }
-  return -1;
-}
-
 static bool gloo_probe(const char **why) {
   return ddp_gloo_load(why) != NULL;
 }
@@ -355,7 +373,7 @@ static void gloo_close(DdpComm *c) {
   if (c->started) {
     pthread_mutex_lock(&c->lock);
     c->stop = true;
-    if (c->head && c->context) c->plugin->shut(c->context);
+    if (c->head && c->context) shut(c);
     pthread_cond_broadcast(&c->changed);
     bool returned = worker_returns(c, NULL);
     pthread_mutex_unlock(&c->lock);
@@ -482,7 +500,7 @@ static DdpError *gloo_async_error(DdpComm *c) {
 static void gloo_abort(DdpComm *c) {
   pthread_mutex_lock(&c->lock);
   c->aborted = true;
-  c->plugin->shut(c->context);
+  shut(c);
   pthread_cond_broadcast(&c->changed);
   pthread_mutex_unlock(&c->lock);
 }
