@@ -28,6 +28,7 @@ static const Pass passes[] = {
     {.name = "dce2", .on_graph = pass_dce},
     {.name = "widen", .on_graph = pass_widen},
     {.name = "counts", .on_job = pass_counts},
+    {.name = "gradients", .on_job = pass_gradients},
     {.name = "recompute", .on_job = pass_recompute},
 };
 enum { PASSES = sizeof passes / sizeof *passes };
@@ -90,23 +91,6 @@ static bool run_pass(Job *job, const Pass *pass) {
   return true;
 }
 
-/* On GPUs kernels clip the gradient as they load it; a library call would read it as it was. */
-static void check_gradients(const Plan *plan) {
-  for (uint32_t i = 0; i < plan->optimizers.len; i++) {
-    const Program *p = &plan->optimizers.at[i];
-    for (uint32_t k = 0; k < p->kernels.len; k++) {
-      const Kernel *kernel = &p->kernels.at[k];
-      for (uint32_t r = 0; kernel->kind == KERNEL_call && r < kernel->reads.len; r++) {
-        const ValuePlace *at = &p->places.at[kernel->reads.at[r]];
-        if (at->home != HOME_input || at->index != 1) continue;
-        diag_report(DIAG_E0716, value_at(p->g, kernel->call)->at,
-                    "a matrix product of the gradient itself is not supported yet for GPUs");
-        diag_help("take the product of a state that holds it, as `muon` does");
-      }
-    }
-  }
-}
-
 Plan *pipeline_run(Job *job, const char *dump, Text *dump_out) {
   static const Pass start = {.name = "sema"};
   each_graph(job, verify, &start);
@@ -122,7 +106,6 @@ Plan *pipeline_run(Job *job, const char *dump, Text *dump_out) {
   }
   die_context("plan");
   Plan *plan = plan_make(job);
-  if (plan && job->target.cuda) check_gradients(plan);
   if (plan && dump && !strcmp(dump, "nests")) plan_dump_nests(dump_out, plan);
   if (plan && dump && !strcmp(dump, "launch")) launch_print(dump_out, plan);
   if (plan && dump && !strcmp(dump, "plan")) plan_print(dump_out, plan);

@@ -183,6 +183,7 @@ static void write_piece(Device *d, const char *suffix, KernelCalls *calls) {
   if (end > e->nest_scratch) e->nest_scratch = end;
   name_written(d, false);
   find_rows(d);
+  device_once(d);
   if (d->piece->shape == SHAPE_rows)
     write_rows(d);
   else

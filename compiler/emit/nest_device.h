@@ -55,6 +55,10 @@ void device_team_pass(Device *d, const Pass *pass);
 /* A thread for each element of what the pass spreads. */
 void device_grid_pass(Device *d, const Pass *pass);
 
+/* ---------- nest_once.c ---------- */
+/* Scalars that one thread of a block computes for all, at the beginning of the kernel. */
+void device_once(Device *d);
+
 /* ---------- nest_vector.c ---------- */
 /* Of how many neighbours a thread can take care at once; 1: of none. */
 int vector_of(const Program *p, const Nest *n, const Pass *pass);

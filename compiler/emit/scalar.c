@@ -428,19 +428,36 @@ static void count_inputs(Body *b, const Inst *x) {
   if (x->kind == INST_random) index_count(b, x->ix2);
 }
 
+/* Users stand behind what they use. */
+static void count_stage(Body *b, const Stage *s) {
+  for (uint32_t i = s->first_inst + s->insts; i-- > s->first_inst;)
+    if (b->uses[i] && !(b->once && b->once[i])) count_inputs(b, &b->n->insts.at[i]);
+}
+
 void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path, const bool *among) {
   for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     b->depth[i] = depth_of(b, &b->n->insts.at[i], path);
     b->uses[i] = 0;
     b->scalar[i] = (Scalar){0};
+    if (b->once && b->once[i]) b->scalar[i] = (Scalar){.text = b->once[i], .binding = BIND_atom};
   }
   for (uint32_t i = s->first_root; i < s->first_root + s->roots; i++) {
     if (among && !among[i]) continue;
     b->uses[b->n->roots.at[i].temp]++;
     index_count(b, b->n->roots.at[i].ix);
   }
-  for (uint32_t i = s->first_inst + s->insts; i-- > s->first_inst;) /* users stand behind */
-    if (b->uses[i]) count_inputs(b, &b->n->insts.at[i]);
+  count_stage(b, s);
+}
+
+bool scalar_want(Body *b, const Stage *s, const char *const *name) {
+  bool any = false;
+  for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
+    b->scalar[i] = (Scalar){0};
+    b->uses[i] = name[i] != NULL;
+    any = any || name[i];
+  }
+  count_stage(b, s);
+  return any;
 }
 
 /* Is this the only user, at the same level, and not under a condition that would make the load
@@ -496,9 +513,14 @@ const char *scalar_name(Body *b, NestTemp t) {
   Scalar *e = &b->scalar[t];
   check(e->text, "a scalar that is used before its loops are open");
   if (e->binding == BIND_atom && !e->loads && !strpbrk(e->text, "(")) return e->text;
-  const char *name = arena_printf(b->e->arena, "t%u", b->names++);
-  body_line(b, "const %s %s = %s;", b->e->target->compute_type(b->n->insts.at[t].dtype), name,
-            e->text);
+  const char *name = b->variable ? b->variable[t] : NULL;
+  if (name) {
+    body_line(b, "%s = %s;", name, e->text);
+  } else {
+    name = arena_printf(b->e->arena, "t%u", b->names++);
+    body_line(b, "const %s %s = %s;", b->e->target->compute_type(b->n->insts.at[t].dtype), name,
+              e->text);
+  }
   *e = (Scalar){.text = name, .binding = BIND_atom};
   return name;
 }

@@ -40,6 +40,8 @@ typedef struct Body { /* one kernel being written */
   const char **loop_name;
   const char *index;      /* type of indices: NULL: int64_t */
   const char **neighbour; /* by NestTemp: what was loaded with its neighbours; or all NULL */
+  const char **once;      /* by NestTemp: where it lies computed, or NULL; or all NULL */
+  const char **variable;  /* by NestTemp: what there is to hold it, or NULL; or all NULL */
   bool accumulates;       /* the kernel may add to gradients */
   VEC(DrawRow) draw_rows;
   uint32_t names; /* numbers given to temporaries */
@@ -48,6 +50,8 @@ typedef struct Body { /* one kernel being written */
 /* Before the statements of a stage, whose loops open in the order of the path. among: by root, those
    that are wanted now (NULL: all); the others' turn may come later. */
 void scalar_begin_stage(Body *b, const Stage *s, const LoopPath *path, const bool *among);
+/* Afterwards only the scalars of the stage that have a name here are wanted; false: there are none. */
+bool scalar_want(Body *b, const Stage *s, const char *const *name);
 /* Writes the statements that need exactly `depth` open loops. */
 void scalar_statements(Body *b, const Stage *s, const LoopPath *path, uint32_t depth);
 /* The scalar as an operand that binds at least as tightly as asked. */

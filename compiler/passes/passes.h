@@ -16,6 +16,8 @@ Graph *cast_graph(Graph *g, DType half, bool all); /* one graph; all: weights an
 void pass_grad(Job *job);
 /* Denominators that are a constant times B: count_per_sample, no longer an output of job->counts. */
 void pass_counts(Job *job);
+/* Steps of optimizers on GPUs: libraries read gradients that loops have clipped. */
+void pass_gradients(Job *job);
 /* Gradient checkpointing of job->train; once, after the rest. */
 void pass_recompute(Job *job);
 /* The rest are graph -> graph. */

@@ -75,9 +75,18 @@ def orders():
 
 
 def optimizers():
-    """Ranges of several tensors and whole tensors, with groups of their own."""
+    """Ranges of several tensors and whole tensors, with groups of their own; every optimizer of the library, with rates,
+    decay and arguments of its own, clipped: also each tensor by itself."""
     with Folder() as f:
         both(f, compile_both(f, job_with(f, GROUPS)), SHORT)
+        mine, theirs = both(f, compile_both(f, os.path.join(ROOT, "tests", "e2e", "optimizers.ddp")), [], "all")
+        norms = [r["grad_norm"] for r in read_log(theirs) if "grad_norm" in r]
+        expect(max(norms) > 0.6, f"nothing is clipped: {norms}")
+        mine, theirs = (tensors(os.path.join(x, "model.safetensors")) for x in (mine, theirs))
+        for name in theirs:
+            a, b = (struct.unpack(f"<{len(x[name]) // 4}f", x[name]) for x in (mine, theirs))
+            far = max(abs(x - y) for x, y in zip(a, b))
+            expect(far <= LATER * max(map(abs, b)), f"{name} differs by {far} of {max(map(abs, b))}")
 
 
 def average():

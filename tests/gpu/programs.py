@@ -77,15 +77,6 @@ def nvcc(name):
         expect("for cuda:sm_80,sm_90,sm_100" in said, f"made for what? {said}")
 
 
-PRODUCT = """
-optimizer square(p: [R, C], lr: float = train.learning_rate) {
-  update(g: [R, C]) {
-    p = p - lr * (g @ t(g)) @ p
-  }
-}
-"""
-
-
 def tools():
     with Folder() as f:
         job = prepared(f, "digits")
@@ -95,12 +86,6 @@ def tools():
         r = run([DDPC, job, "--target", "cuda:sim", "-o", out], env={"DDPC_CXX": "no-such-c++"})
         expect(r.code == 2 and "cannot run the C++ compiler `no-such-c++`" in r.out, r.out)
         expect(os.listdir(f.path) == ["examples"], f"a failed run leaves files: {os.listdir(f.path)}")
-        with open(job) as text:
-            own = text.read().replace("OUT = 10)", "OUT = 10) {\n  group fc1.weight { optim = square }\n}")
-        with open(f.file("examples/digits/own.ddp"), "w") as text:
-            text.write(own + PRODUCT)
-        r = run([DDPC, f.file("examples/digits/own.ddp"), "--target", "cuda:sim", "--emit=cu"])
-        expect(r.code == 1 and "E0716" in r.out and "a matrix product of the gradient itself" in r.out, r.out)
         must([DDPC, job, "--target", "cuda:sim", "-o", out, "--keep"])
         expect(sorted(os.listdir(f.path)) == ["examples", "train", "train.c", "train.cu"], f"{os.listdir(f.path)}")
         with open(f.file("train.cu")) as text:
