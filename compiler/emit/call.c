@@ -236,3 +236,16 @@ void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const cha
   if (row->header) emit_need(e, row->header);
   row->write(&c);
 }
+
+void call_epilogue_open(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
+                        OperandName name, void *self) {
+  Call c = {e, p, k, value_at(p->g, k->call), out, indent, ") {\n", name, self};
+  check(e->target->epilogues, "no epilogues on %s", e->target->name);
+  e->target->epilogues->open(&c);
+}
+
+void call_epilogue_close(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
+                         OperandName name, void *self) {
+  Call c = {e, p, k, value_at(p->g, k->call), out, indent, ";\n", name, self};
+  e->target->epilogues->close(&c);
+}

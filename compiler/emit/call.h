@@ -22,11 +22,22 @@ typedef struct CallRow {
   void (*write)(const Call *c); /* NULL: the end of a table */
   const char *header;           /* of the target's kernels, where not every program includes it */
 } CallRow;
+/* Of a product with an epilogue: both in one call, "if (!done) {"; and what closes that, behind the two apart. */
+typedef struct EpilogueCalls {
+  void (*open)(const Call *c), (*close)(const Call *c);
+} EpilogueCalls;
+extern const EpilogueCalls epilogues_cuda;
 extern const CallRow calls_cpu[], calls_cuda[];
 
 /* Writes the call of kernel k (KERNEL_call). `name` gives the text of a value's memory. */
 void call_write(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
                 OperandName name, void *self, const char *tail);
+
+/* What stands before and behind the kernels that k's epilogue would do. */
+void call_epilogue_open(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
+                        OperandName name, void *self);
+void call_epilogue_close(Emit *e, const Program *p, const Kernel *k, Text *out, const char *indent,
+                         OperandName name, void *self);
 
 /* ---------- what rows have in common ---------- */
 typedef struct Arguments { /* of a call, each with a comma behind it */

@@ -24,7 +24,8 @@ enum { MOST_BATCH = 6 };
 static const char *const batch_names[MOST_BATCH] = {"i", "j", "k", "l", "m", "n"};
 
 typedef struct Gemm {
-  const char *a, *b, *y, *bias; /* memory */
+  const char *a, *b, *y, *bias, *aux; /* memory; NULL: none */
+  const char *epilogue;               /* "gelu_aux_bias" */
   DType in, out;
   bool ta, tb;
   Dim m, n, k;
@@ -37,12 +38,16 @@ static const char *extent_text(Arena *a, Dim d) {
 
 /* "[B, 64] x [10, 64]T -> [B, 10]" */
 static const char *shape_text(const Call *c, const Gemm *g) {
+  Arena *a = c->e->arena;
   const char *m = call_size(c, g->m), *n = call_size(c, g->n), *k = call_size(c, g->k);
-  const char *text = arena_printf(c->e->arena, "[%s, %s]%s x [%s, %s]%s%s -> [%s, %s]",
-                                  g->ta ? k : m, g->ta ? m : k, g->ta ? "T" : "", g->tb ? n : k,
-                                  g->tb ? k : n, g->tb ? "T" : "", g->bias ? " + bias" : "", m, n);
+  const char *epilogue = !g->epilogue                   ? ""
+                         : !strcmp(g->epilogue, "bias") ? " + bias"
+                                                        : arena_printf(a, ", %s", g->epilogue);
+  const char *text = arena_printf(a, "[%s, %s]%s x [%s, %s]%s%s -> [%s, %s]", g->ta ? k : m,
+                                  g->ta ? m : k, g->ta ? "T" : "", g->tb ? n : k, g->tb ? k : n,
+                                  g->tb ? "T" : "", epilogue, m, n);
   if (dim_is(g->count, 0)) return text;
-  return arena_printf(c->e->arena, "%s, %s times", text, call_size(c, g->count));
+  return arena_printf(a, "%s, %s times", text, call_size(c, g->count));
 }
 
 /* "gemm_nt_3072_768_bias": transposed or not, and the sizes that are no number of rows. */
@@ -52,7 +57,7 @@ static const char *product_name(const Call *c, const Gemm *g) {
   const char *name = arena_printf(a, "gemm_%c%c", g->ta ? 't' : 'n', g->tb ? 't' : 'n');
   for (int i = 0; i < 3; i++)
     if (dim_known(sizes[i])) name = arena_printf(a, "%s_%lld", name, (long long)sizes[i].fixed);
-  return g->bias ? arena_printf(a, "%s_bias", name) : name;
+  return g->epilogue ? arena_printf(a, "%s_%s", name, g->epilogue) : name;
 }
 
 static const char *find_product(const Call *c, const Gemm *g) {
@@ -68,7 +73,7 @@ static const char *find_product(const Call *c, const Gemm *g) {
       g->in == DT_f32 && device_tf32(e) ? "true" : "false", extent_text(a, g->m),
       extent_text(a, g->n), extent_text(a, g->k), extent_text(a, g->count),
       extent_text(a, g->stride_a), extent_text(a, g->stride_b), extent_text(a, g->stride_y),
-      g->bias ? "bias" : "none");
+      g->epilogue ? g->epilogue : "none");
   for (uint32_t i = 0; i < e->products.len; i++)
     if (!strcmp(e->products.at[i].init, init)) return e->products.at[i].name;
   const char *first = c->k->name && *c->k->name ? c->k->name : "product";
@@ -80,7 +85,7 @@ static const char *find_product(const Call *c, const Gemm *g) {
   return p.name;
 }
 
-static void write_gemm(const Call *c, const char *indent, const Gemm *g) {
+static void write_gemm(const Call *c, const char *indent, const char *function, const Gemm *g) {
   Arena *a = c->e->arena;
   const char *stream = stream_of(c);
   bool on_step = !strcmp(stream, "step->stream");
@@ -91,11 +96,11 @@ static void write_gemm(const Call *c, const char *indent, const Gemm *g) {
   args[n++] = g->a;
   args[n++] = g->b;
   args[n++] = g->y;
-  /* epilogues write there too, but not this one */
-  args[n++] = g->bias ? arena_printf(a, "(float *)%s", g->bias) : "NULL";
-  args[n++] = "NULL";
+  args[n++] = g->bias ? g->bias : "NULL";
+  args[n++] = g->aux ? g->aux : "NULL";
   args[n++] = call_accumulate(c);
-  write_call(c->out, indent, on_step ? "ddp_cuda_gemm" : "ddp_cuda_gemm_on", args, n, c->tail);
+  check(on_step || !g->epilogue, "an epilogue outside of a step");
+  write_call(c->out, indent, on_step ? function : "ddp_cuda_gemm_on", args, n, c->tail);
 }
 
 static void check_types(const Call *c) {
@@ -156,44 +161,86 @@ static void write_batched(const Call *c, Gemm *g) {
   g->a = batch_offset(c, g->a, types[0], loops, batch);
   g->b = batch_offset(c, g->b, types[1], loops, batch);
   g->y = batch_offset(c, g->y, types[2], loops, batch);
-  write_gemm(c, indent, g);
+  write_gemm(c, indent, "ddp_cuda_gemm", g);
 }
 
-static void write_matmul(const Call *c) {
+/* A bias that is only read; epilogues write there too, but not this one. */
+static const char *bias_memory(const Call *c, Val v) {
+  const char *name = call_memory(c, v);
+  return call_type(c, v).dtype == DT_f32 ? arena_printf(c->e->arena, "(float *)%s", name) : name;
+}
+
+static Gemm product_of(const Call *c) {
   Type a = call_type(c, c->v->in[0]), b = call_type(c, c->v->in[1]), y = c->v->type;
+  bool biased = c->v->op == OP_matmul_bias;
   check_types(c);
   Gemm g = {.a = call_memory(c, c->v->in[0]),
             .b = call_memory(c, c->v->in[1]),
             .y = call_memory(c, c->k->call),
+            .bias = biased ? bias_memory(c, c->v->in[2]) : NULL,
+            .epilogue = biased ? "bias" : NULL,
             .in = a.dtype,
             .out = y.dtype,
-            .ta = call_flag(c, "ta"),
-            .tb = call_flag(c, "tb"),
+            .ta = !biased && call_flag(c, "ta"),
+            .tb = biased || call_flag(c, "tb"),
             .m = y.dim[y.rank - 2],
             .n = y.dim[y.rank - 1]};
   g.k = a.dim[g.ta ? a.rank - 2 : a.rank - 1];
   bool rows_only = b.rank == 2 && (!g.ta || a.rank == 2);
   if (rows_only) g.m = call_product(y, 0, y.rank - 1);
-  if (rows_only)
-    write_gemm(c, c->indent, &g);
+  return g;
+}
+
+static void write_matmul(const Call *c) {
+  Type a = call_type(c, c->v->in[0]), b = call_type(c, c->v->in[1]);
+  Gemm g = product_of(c);
+  if (b.rank == 2 && (!g.ta || a.rank == 2))
+    write_gemm(c, c->indent, "ddp_cuda_gemm", &g);
   else
     write_batched(c, &g);
 }
 
-static void write_matmul_bias(const Call *c) {
-  Type x = call_type(c, c->v->in[0]), y = c->v->type;
-  check_types(c);
-  Gemm g = {.a = call_memory(c, c->v->in[0]),
-            .b = call_memory(c, c->v->in[1]),
-            .y = call_memory(c, c->k->call),
-            .bias = call_memory(c, c->v->in[2]),
-            .in = x.dtype,
-            .out = y.dtype,
-            .tb = true,
-            .m = y.dim[0],
-            .n = y.dim[1],
-            .k = x.dim[1]};
-  write_gemm(c, c->indent, &g);
+/* ---------- a product and what follows, in one call ---------- */
+
+/* Sums of later micro-batches are added: the library writes them elsewhere. */
+static const char *sums_memory(const Call *c, Val sums) {
+  emit_scratch(c->e, arena_printf(c->e->arena, "%lld * static_cast<int64_t>(sizeof(float))",
+                                  most(c, call_product(call_type(c, sums), 0, 1))));
+  return arena_printf(c->e->arena, "%s ? %s : %s", c->name(c->self, OPERAND_accumulate, 0),
+                      scratch_of(c), call_memory(c, sums));
+}
+
+static Gemm fused_product(const Call *c) {
+  const Epilogue *e = &c->k->epilogue;
+  Gemm g = product_of(c);
+  g.epilogue = plan_epilogue_text(e, c->e->arena);
+  g.y = call_memory(c, e->y);
+  g.aux = e->aux ? call_memory(c, e->aux) : NULL;
+  g.bias = e->sums ? sums_memory(c, e->sums) : e->bias ? bias_memory(c, e->bias) : NULL;
+  return g;
+}
+
+static void open_epilogue(const Call *c) {
+  Gemm g = fused_product(c);
+  write_gemm(c, c->indent, "if (!ddp_cuda_gemm_fused", &g);
+}
+
+static void close_epilogue(const Call *c) {
+  const char *inside = arena_printf(c->e->arena, "%s  ", c->indent);
+  Val sums = c->k->epilogue.sums;
+  Gemm g = fused_product(c);
+  const char *apart[] = {arena_printf(c->e->arena, "&%s", find_product(c, &g)), "step"};
+  write_call(c->out, inside, "ddp_cuda_gemm_apart", apart, 2, c->tail);
+  text_addf(c->out, "%s}", c->indent);
+  if (sums) {
+    emit_need(c->e, "epilogue.h");
+    const char *args[] = {stream_of(c), call_memory(c, sums), scratch_of(c),
+                          call_size(c, call_product(call_type(c, sums), 0, 1))};
+    text_addf(c->out, " else if (%s) {\n", c->name(c->self, OPERAND_accumulate, 0));
+    write_call(c->out, inside, "ddp_add_sums", args, 4, c->tail);
+    text_addf(c->out, "%s}", c->indent);
+  }
+  text_add(c->out, "\n");
 }
 
 /* ---------- sums into places that data name ---------- */
@@ -303,9 +350,11 @@ static void write_all_sum(const Call *c) {
   call_all_sum(c, "ddp_cuda_all_sum");
 }
 
+const EpilogueCalls epilogues_cuda = {open_epilogue, close_epilogue};
+
 const CallRow calls_cuda[] = {
     {OP_matmul, write_matmul, NULL},
-    {OP_matmul_bias, write_matmul_bias, NULL},
+    {OP_matmul_bias, write_matmul, NULL},
     {OP_rows_add, write_rows_add, "index.h"},
     {OP_scatter_add, write_scatter_add, "index.h"},
     {OP_conv, write_conv, "conv.h"},

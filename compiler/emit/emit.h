@@ -34,7 +34,8 @@ typedef struct Target {
   bool enqueues;            /* calls take the stream first, and nothing is done when they return */
   bool casts;               /* void * converts to other pointers only where it is said */
   const char *copy, *clear; /* memcpy, memset to 0 */
-  const struct CallRow *calls; /* library ops: call.h */
+  const struct CallRow *calls;           /* library ops: call.h */
+  const struct EpilogueCalls *epilogues; /* NULL: products have none */
   /* Appends what a nest becomes: kernel.h */
   void (*nest)(struct Emit *e, const Program *p, const Kernel *k, struct KernelCalls *calls);
 } Target;

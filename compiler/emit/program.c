@@ -170,6 +170,11 @@ static void write_ready(Scene *s, const Kernel *k, Text *out) {
     text_addf(out, "  ddp_grad_ready(step, P_%s);\n", s->e->leaf_name[k->grads_ready.at[i]]);
 }
 
+static void write_ran(Scene *s, const Kernel *k, Text *out, const char *indent) {
+  if (s->role == ROLE_train && !s->outer)
+    text_addf(out, "%sDDP_RAN(%u);\n", indent, (unsigned)(k - s->p->kernels.at));
+}
+
 static void write_kernel_call(Scene *s, const Kernel *k, const Made *made, Text *out,
                               const char *indent) {
   if (k->loop) {
@@ -197,6 +202,17 @@ static void write_kernel_call(Scene *s, const Kernel *k, const Made *made, Text 
     return;
   }
   kernel_launch(s->e, &made->calls, out, indent, scene_operand, s);
+}
+
+/* A product that can do what the next kernel does: both in one call, or one after the other. */
+static void write_epilogue(Scene *s, const Kernel *k, const Made *made, Text *out,
+                           const char *indent) {
+  const char *inside = arena_printf(s->e->arena, "%s  ", indent);
+  call_epilogue_open(s->e, s->p, k, out, indent, scene_operand, s);
+  write_kernel_call(s, k, made, out, inside);
+  write_ran(s, k, out, inside);
+  write_kernel_call(s, k + 1, made + 1, out, inside);
+  call_epilogue_close(s->e, s->p, k, out, indent, scene_operand, s);
 }
 
 /* ---------- declarations ---------- */
@@ -390,9 +406,13 @@ void scene_kernels(Scene *s, const Made *made, Text *out, const char *indent) {
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
     if (scene_on_step(s)) write_heading(s, k, out, indent, &last);
-    write_kernel_call(s, k, &made[i], out, indent);
-    if (s->role == ROLE_train && !s->outer) text_addf(out, "%sDDP_RAN(%u);\n", indent, i);
+    if (k->epilogue.kind)
+      write_epilogue(s, k, &made[i++], out, indent);
+    else
+      write_kernel_call(s, k, &made[i], out, indent);
+    write_ran(s, &p->kernels.at[i], out, indent);
     write_ready(s, k, out);
+    if (k->epilogue.kind) write_ready(s, k + 1, out);
   }
 }
 

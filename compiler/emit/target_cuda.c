@@ -44,6 +44,7 @@ const Target target_cuda = {
     .copy = "ddp_copy",
     .clear = "ddp_clear",
     .calls = calls_cuda,
+    .epilogues = &epilogues_cuda,
     .function = cuda_function,
     .storage_type = cuda_storage_type,
     .compute_type = cuda_compute_type,

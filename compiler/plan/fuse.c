@@ -163,7 +163,7 @@ static void decide_cost(Fuser *f) {
     }
     if (cost[v] > COST_most) cost[v] = COST_most;
     if (f->memory[v] || op_has(x->op, OPF_source) || op_has(x->op, OPF_view)) continue;
-    if (scalar[v]) continue;
+    if (scalar[v] || f->pulled[v]) continue;
     bool shared = use[v].root == MANY && use[v].count > 1;
     if ((shared && (cost[v] >= COST_function || loads[v] > 1)) ||
         (use[v].repeated && cost[v] >= COST_function))
@@ -180,8 +180,9 @@ static void decide_all(Fuser *f) {
   }
 }
 
-void fuse_decide(Fuser *f, const Prepared *p) {
+void fuse_decide(Fuser *f, const Prepared *p, const ProgramOptions *options) {
   decide_forced(f, p);
+  if (f->fuse && options->epilogues) epilogue_find(f);
   if (f->fuse)
     decide_cost(f);
   else

@@ -21,9 +21,13 @@ typedef struct Fuser {
   bool *memory; /* [values] lies in memory: a source, a call's result, or a root of some kernel */
   bool *keep;   /* [values] has to stay there: output, operand or result of a call */
   Val *base;    /* [values] whose memory it has: itself, or what it is a reshape of; 0 = none */
-  Output **output;   /* [values] the output that it is, or NULL */
-  int32_t *item_of;  /* [values] the kernel that computes it; -1 */
-  VEC(Item) items;   /* in an order that respects dependences */
+  Output **output;  /* [values] the output that it is, or NULL */
+  int32_t *item_of; /* [values] the kernel that computes it; -1 */
+  VEC(Item) items;  /* in an order that respects dependences */
+  VEC(Epilogue) epilogues;
+  uint32_t
+      *apart;   /* [values] a result of this epilogue, counted from 1: in a nest with those alone */
+  bool *pulled; /* [values] not stored, whatever it costs */
   ItemList *readers; /* [values] nests that load it, in the order in which they came to do so */
   ItemList singles;  /* nests of single numbers */
   uint32_t *seen;    /* [values] number of the walk that was there last */
@@ -38,10 +42,22 @@ typedef struct Prepared {
 } Prepared;
 Prepared plan_prepare(Arena *a, const Graph *g, bool fuse);
 
+typedef struct ProgramOptions {
+  int64_t batch_max;
+  bool no_fuse;
+  bool in_order;  /* keep the order of the graph instead of pulling gradients forward */
+  bool epilogues; /* of products, on this target */
+} ProgramOptions;
+
 /* Which values lie in memory. */
-void fuse_decide(Fuser *f, const Prepared *p);
+void fuse_decide(Fuser *f, const Prepared *p, const ProgramOptions *options);
 /* Groups roots into kernels, builds their nests, drops roots that nobody outside reads. */
 void fuse_group(Fuser *f);
+
+/* epilogue.c: what products can do with their results; and whether a nest does that and no more. `others`: other
+   kernels read the product. In *e what is left of it then. */
+void epilogue_find(Fuser *f);
+bool epilogue_check(const Fuser *f, Epilogue *e, const Kernel *apart, bool others);
 
 /* The loops that a root runs over: dimensions of its shape (a reduction: of its input) without
    those of size 1; max and argmax: reduced ones last. */
@@ -71,11 +87,6 @@ bool fuse_nest_reads(const Nest *n, Val v, InstKind kind);
 bool val_list_has(const Val *list, uint32_t n, Val v);
 
 /* ---------- the whole ---------- */
-typedef struct ProgramOptions {
-  int64_t batch_max;
-  bool no_fuse;
-  bool in_order; /* keep the order of the graph instead of pulling gradients forward */
-} ProgramOptions;
 /* Prepares, fuses, schedules and lays out one graph. */
 void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *options);
 void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options);

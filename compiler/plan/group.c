@@ -40,6 +40,7 @@ static int32_t new_item(Fuser *f, Val v, bool is_call) {
 typedef struct Candidates {
   int32_t from;    /* the first kernel in question */
   uint16_t region; /* what is computed again keeps to itself: it would be computed too early */
+  uint32_t apart;  /* and so do results of an epilogue: a product may compute them */
   ItemList list;
 } Candidates;
 
@@ -47,6 +48,7 @@ static void add_candidate(Fuser *f, int32_t number, Candidates *c) {
   if (number < c->from) return;
   const Item *item = &f->items.at[number];
   if (item->is_call || value_at(f->g, item->roots.at[0])->region != c->region) return;
+  if (f->apart[item->roots.at[0]] != c->apart) return;
   vec_push(f->arena, &c->list, number);
 }
 
@@ -111,7 +113,8 @@ static void place_root(Fuser *f, Val v) {
   int32_t last = last_item(f, &loads);
   bool single = value_at(f->g, v)->type.rank == 0 && fuse_domain(f->g, v).n == 0;
   int tries = 0;
-  Candidates c = {.from = last < 0 ? 0 : last, .region = value_at(f->g, v)->region};
+  Candidates c = {
+      .from = last < 0 ? 0 : last, .region = value_at(f->g, v)->region, .apart = f->apart[v]};
   if (f->fuse) find_candidates(f, &loads, single, &c);
   for (uint32_t i = 0; i < c.list.len; i++) {
     int32_t number = c.list.at[i];

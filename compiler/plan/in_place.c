@@ -49,10 +49,13 @@ static void place_results(Program *p, uint32_t number) {
       for (uint32_t r = 0; r < k->reads.len; r++) {
         Val operand = k->reads.at[r];
         if (operand == root->val || p->seen[operand] == number + 1) continue; /* taken */
+        if (k->apart && operand != p->kernels.at[number - 1].call)
+          continue; /* read with the product */
         if (!fits(p, operand, root->val, (int32_t)number)) continue;
         if (!reads_in_time(n, operand, s, root)) continue;
         Val first = p->places.at[operand].updates;
         p->places.at[root->val].updates = first ? first : operand;
+        p->places.at[root->val].first = (int32_t)number; /* before, the memory was the operand's */
         p->seen[operand] = number + 1;
         break;
       }

@@ -134,6 +134,7 @@ static uint64_t hash_program(const Program *p, uint64_t h) {
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
     h = hash_number(k->nest ? (int64_t)k->key : 0, h);
+    if (k->epilogue.kind) h = hash_number((int64_t)k->epilogue.kind, h);
     if (k->nest) continue;
     if (k->loop) h = hash_program(&k->loop->body, h);
     const Value *x = value_at(p->g, k->call);

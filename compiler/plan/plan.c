@@ -6,11 +6,11 @@
 #include "fuse.h"
 #include "op.h"
 
-static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch,
+static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch, bool epilogues,
                          KernelNames *names) {
   if (!g || g->outputs.len == 0) return;
   die_context(arena_printf(plan->job->arena, "plan of graph %s", g->name));
-  ProgramOptions options = {.batch_max = batch};
+  ProgramOptions options = {.batch_max = batch, .epilogues = epilogues};
   plan_program(p, plan->job->arena, g, &options);
   plan_name_values(p, plan->job->arena, plan->job);
   plan_name_kernels(p, plan->job->arena, names);
@@ -42,12 +42,13 @@ Plan *plan_make(Job *job) {
   Plan *plan = ARENA_NEW(job->arena, Plan);
   plan->job = job;
   KernelNames names = {0};
-  make_program(plan, &plan->train, job->train, job->train_batch, &names);
-  make_program(plan, &plan->eval, job->eval, job->eval_batch, &names);
-  make_program(plan, &plan->predict, job->predict, job->eval_batch, &names);
-  make_program(plan, &plan->counts, job->counts, job->train_batch, &names);
-  make_program(plan, &plan->finish, job->finish, 1, &names);
-  make_program(plan, &plan->schedule, job->schedule, 1, &names);
+  const bool epilogues = job->target.epilogues;
+  make_program(plan, &plan->train, job->train, job->train_batch, epilogues, &names);
+  make_program(plan, &plan->eval, job->eval, job->eval_batch, epilogues, &names);
+  make_program(plan, &plan->predict, job->predict, job->eval_batch, epilogues, &names);
+  make_program(plan, &plan->counts, job->counts, job->train_batch, false, &names);
+  make_program(plan, &plan->finish, job->finish, 1, false, &names);
+  make_program(plan, &plan->schedule, job->schedule, 1, false, &names);
   int64_t largest = 1; /* elements of a tensor: B of an optimizer's graph */
   for (uint32_t i = 0; i < job->leaves.len; i++) {
     int64_t n = type_elements_at(job->leaves.at[i].type, 1);
@@ -55,14 +56,15 @@ Plan *plan_make(Job *job) {
   }
   for (uint32_t i = 0; i < job->optimizers.len; i++) {
     vec_push(job->arena, &plan->optimizers, (Program){0});
-    make_program(plan, &plan->optimizers.at[i], job->optimizers.at[i].update, largest, &names);
+    make_program(plan, &plan->optimizers.at[i], job->optimizers.at[i].update, largest, false,
+                 &names);
   }
   plan_layout(plan);
   plan->hash = plan_hash(plan);
   return plan;
 }
 
-static void dump_program(Text *out, const Program *p) {
+static void dump_program(Text *out, const Program *p, Arena *a) {
   if (!p->g) return;
   text_addf(out, "program %s\n", p->g->name);
   for (uint32_t i = 0; i < p->kernels.len; i++) {
@@ -71,17 +73,19 @@ static void dump_program(Text *out, const Program *p) {
     if (k->nest)
       text_addf(out, " key %016llx\n", (unsigned long long)k->key);
     else
-      text_addf(out, " call %%%u\n", k->call);
+      text_addf(out, " call %%%u%s%s\n", k->call, k->epilogue.kind ? " epilogue " : "",
+                plan_epilogue_text(&k->epilogue, a));
     if (k->nest) nest_print(out, k->nest);
   }
 }
 
 void plan_dump_nests(Text *out, const Plan *plan) {
-  dump_program(out, &plan->train);
-  dump_program(out, &plan->eval);
-  dump_program(out, &plan->predict);
-  dump_program(out, &plan->counts);
-  dump_program(out, &plan->finish);
-  dump_program(out, &plan->schedule);
-  for (uint32_t i = 0; i < plan->optimizers.len; i++) dump_program(out, &plan->optimizers.at[i]);
+  Arena *a = plan->job->arena;
+  dump_program(out, &plan->train, a);
+  dump_program(out, &plan->eval, a);
+  dump_program(out, &plan->predict, a);
+  dump_program(out, &plan->counts, a);
+  dump_program(out, &plan->finish, a);
+  dump_program(out, &plan->schedule, a);
+  for (uint32_t i = 0; i < plan->optimizers.len; i++) dump_program(out, &plan->optimizers.at[i], a);
 }

@@ -33,6 +33,20 @@ typedef struct ValuePlace {
   const char *name;      /* C identifier: "h1", "net_fc1_relu" */
 } ValuePlace;
 
+/* What a product does with its result in the same call, on targets whose products can (epilogue.c). */
+typedef enum EpilogueKind {
+  EPILOGUE_none,
+  EPILOGUE_bias,  /* y = product + bias */
+  EPILOGUE_gelu,  /* y = gelu(aux), aux = product + bias */
+  EPILOGUE_dgelu, /* y = product * gelu'(aux); sums of its columns */
+  EPILOGUE_bgrad, /* y = product; sums over what it sums over of its first or second operand */
+} EpilogueKind;
+typedef struct Epilogue {
+  EpilogueKind kind;
+  Val product, y, bias, aux, sums; /* NO_VAL: it has none. gelu: nor does it leave its aux then */
+  bool first;                      /* sums of the first operand */
+} Epilogue;
+
 struct PlanLoop;
 typedef enum KernelKind { KERNEL_nest, KERNEL_call } KernelKind;
 typedef struct Kernel {
@@ -48,6 +62,8 @@ typedef struct Kernel {
   struct PlanLoop *loop; /* of a scan */
   bool accumulate;       /* writes a gradient: adds to it on micro-batches after the first (a
                                 call: with its value; by-products are written) */
+  Epilogue epilogue;     /* of a product: it can do what the next kernel does as well */
+  bool apart;            /* nest: what the product before it did not do */
   VEC(Val)
   reads, writes;            /* nest: in order of first use / of roots; call: inputs / its value,
                                 then the by-products that are read; bases, never aliases */
@@ -150,6 +166,8 @@ const char *plan_kernel_text(const Program *p, const Kernel *k,
                              Arena *a);                     /* "matmul [B, 64], ..." */
 int64_t plan_call_flops(const Program *p, const Kernel *k); /* of a library call, else 0 */
 void plan_dump_nests(Text *out, const Plan *plan);
+/* "gelu_aux_bias": what of it there is; "": none. */
+const char *plan_epilogue_text(const Epilogue *e, Arena *a);
 /* Operands of calls that read through strides (OPF_strided): element [i, j ..] of v is element
    offset + i * stride[0] + j * stride[1] .. of `base`, which it is views of. False: it is not, or the
    strides are not linear in B. */

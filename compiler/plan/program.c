@@ -13,7 +13,9 @@ void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *op
   f.item_of = ARENA_ARRAY(a, int32_t, n);
   f.seen = ARENA_ARRAY(a, uint32_t, n);
   f.readers = ARENA_ARRAY(a, ItemList, n);
-  fuse_decide(&f, &prepared);
+  f.apart = ARENA_ARRAY(a, uint32_t, n);
+  f.pulled = ARENA_ARRAY(a, bool, n);
+  fuse_decide(&f, &prepared, options);
   fuse_group(&f);
   p->seen = ARENA_ARRAY(a, uint32_t, n + 1);
   plan_schedule(p, &f, options);

@@ -264,7 +264,9 @@ static const char *nest_text(const Program *p, const Kernel *k, Arena *a) {
 }
 
 const char *plan_kernel_text(const Program *p, const Kernel *k, Arena *a) {
-  return k->nest ? nest_text(p, k, a) : call_text(p, k, a);
+  if (k->nest) return nest_text(p, k, a);
+  if (!k->epilogue.kind) return call_text(p, k, a);
+  return arena_printf(a, "%s + %s", call_text(p, k, a), plan_epilogue_text(&k->epilogue, a));
 }
 
 static const char *ready_text(const Plan *plan, const Kernel *k, Arena *a) {

@@ -115,8 +115,9 @@ typedef struct Order {
   Fuser *f;
   Kernel *all;
   uint32_t n;
-  Numbers *after;  /* by kernel: those that wait for it, each once */
+  Numbers *after;  /* by kernel: those that wait for it */
   uint32_t *waits; /* by kernel: for how many */
+  uint32_t *pair;  /* by kernel: product or nest of an epilogue: the other one + 1 */
 } Order;
 
 static void wait_for(Order *o, uint32_t later, uint32_t earlier) {
@@ -124,6 +125,25 @@ static void wait_for(Order *o, uint32_t later, uint32_t earlier) {
   if (later == earlier || (after->len && after->at[after->len - 1] == later)) return;
   vec_push(o->f->arena, after, later);
   o->waits[later]++;
+}
+
+/* A product and what its epilogue would do follow one another. */
+static void pair_epilogues(Order *o) {
+  Fuser *f = o->f;
+  for (uint32_t i = 0; i < f->epilogues.len; i++) {
+    Epilogue e = f->epilogues.at[i];
+    int32_t call = f->item_of[e.product],
+            nest = f->item_of[e.kind == EPILOGUE_bgrad ? e.sums : e.y];
+    bool others = false;
+    for (uint32_t k = 0; k < o->n; k++)
+      others = others || ((int32_t)k != nest &&
+                          val_list_has(o->all[k].reads.at, o->all[k].reads.len, e.product));
+    if (!epilogue_check(f, &e, &o->all[nest], others)) continue;
+    o->all[call].epilogue = e;
+    o->all[nest].apart = true;
+    o->pair[call] = (uint32_t)nest + 1;
+    o->pair[nest] = (uint32_t)call + 1;
+  }
 }
 
 /* The source that an output is stored over, as a key; 0: none. */
@@ -148,6 +168,8 @@ static void find_waits(Order *o, const Program *p) {
     for (uint32_t r = 0; r < k->reads.len; r++) {
       Val v = k->reads.at[r];
       if (writer[v]) wait_for(o, i, writer[v] - 1);
+      if (writer[v] && k->apart && writer[v] != o->pair[i])
+        wait_for(o, o->pair[i] - 1, writer[v] - 1); /* the product may do it all */
       uint64_t source = fuse_is_resident(p->g, v) ? overwritten(p, v) : 0;
       uint32_t over = source ? map_get(&overwriter, source) : 0;
       if (over) wait_for(o, over - 1, i);
@@ -160,23 +182,32 @@ static uint64_t order_key(const Order *o, uint32_t i, bool in_order) {
   return (in_order || !o->all[i].grads_ready.len ? rest << 32 : 0) | i;
 }
 
+static void put_next(Order *o, Program *p, uint32_t next, Heap *ready, bool in_order) {
+  check(!o->waits[next], "an epilogue waits for more than its product");
+  for (uint32_t i = 0; i < o->after[next].len; i++) {
+    uint32_t later = o->after[next].at[i];
+    if (--o->waits[later] == 0 && !o->all[later].apart)
+      heap_push(ready, order_key(o, later, in_order));
+  }
+  vec_push(o->f->arena, &p->kernels, o->all[next]);
+}
+
 static void order_kernels(Program *p, Fuser *f, bool in_order) {
   Order o = {.f = f, .n = f->items.len};
   o.all = ARENA_ARRAY(f->arena, Kernel, o.n);
   o.after = ARENA_ARRAY(f->arena, Numbers, o.n);
   o.waits = ARENA_ARRAY(f->arena, uint32_t, o.n);
+  o.pair = ARENA_ARRAY(f->arena, uint32_t, o.n);
   for (uint32_t i = 0; i < o.n; i++) o.all[i] = make_kernel(f, &f->items.at[i]);
+  pair_epilogues(&o);
   find_waits(&o, p);
   Heap ready = {.arena = f->arena}; /* what completes a gradient before the rest; each by number */
   for (uint32_t i = 0; i < o.n; i++)
-    if (!o.waits[i]) heap_push(&ready, order_key(&o, i, in_order));
+    if (!o.waits[i] && !o.all[i].apart) heap_push(&ready, order_key(&o, i, in_order));
   while (ready.len) {
     uint32_t next = (uint32_t)heap_pop(&ready);
-    for (uint32_t i = 0; i < o.after[next].len; i++) {
-      uint32_t later = o.after[next].at[i];
-      if (--o.waits[later] == 0) heap_push(&ready, order_key(&o, later, in_order));
-    }
-    vec_push(f->arena, &p->kernels, o.all[next]);
+    put_next(&o, p, next, &ready, in_order);
+    if (o.pair[next]) put_next(&o, p, o.pair[next] - 1, &ready, in_order);
   }
   check(p->kernels.len == o.n, "kernels wait for each other in a circle");
 }
@@ -198,8 +229,11 @@ static void plan_loops(Program *p, Fuser *f, const ProgramOptions *options) {
 static void set_lifetimes(Program *p) {
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
-    for (uint32_t w = 0; w < k->writes.len; w++)
-      p->places.at[k->writes.at[w]].first = p->places.at[k->writes.at[w]].last = (int32_t)i;
+    for (uint32_t w = 0; w < k->writes.len; w++) {
+      ValuePlace *place = &p->places.at[k->writes.at[w]];
+      place->first = (int32_t)i - k->apart; /* the product before it may write that */
+      place->last = (int32_t)i;
+    }
     for (uint32_t r = 0; r < k->reads.len; r++) p->places.at[k->reads.at[r]].last = (int32_t)i;
   }
   for (uint32_t i = 0; i < p->g->outputs.len; i++) { /* stay until the program ends */

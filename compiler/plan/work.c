@@ -138,7 +138,9 @@ PlanSteps plan_steps(const Plan *plan, Arena *a) {
   const Graph *before = plan->job->recompute.before;
   if (before) {
     Program without = {0};
-    plan_program(&without, plan->job->arena, before, &(ProgramOptions){.batch_max = p->batch_max});
+    const ProgramOptions options = {.batch_max = p->batch_max,
+                                    .epilogues = plan->job->target.epilogues};
+    plan_program(&without, plan->job->arena, before, &options);
     s.out.block_before = without.block_bytes;
   }
   return s.out;

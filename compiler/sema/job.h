@@ -169,6 +169,7 @@ typedef struct JobTarget {
   const char *march;       /* CPU: a -march of the C compiler */
   VEC(const char *) archs; /* CUDA: "sm_90", oldest first, at least one */
   bool emulated;           /* CUDA: for the emulator of GPUs instead */
+  bool epilogues;          /* products can go on computing with their results: plan/epilogue.c */
   int64_t world_size;      /* ranks that it is meant for; 0: not said */
   int64_t memory;          /* bytes that a rank may use; 0: not said */
   Span at;                 /* of the name of its block; else nowhere */

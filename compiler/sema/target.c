@@ -316,5 +316,6 @@ void target_make(Analysis *a) {
     found = builtin_target(a, given, at, &a->job->target);
     if (!found) unknown_target(a, given, at);
   }
+  a->job->target.epilogues = a->job->target.cuda; /* cuBLASLt has them */
   if ((!given || found) && ok) check_settings(a);
 }

@@ -95,7 +95,9 @@ bool cuda_gemm_measured(void) {
 /* Before sm_90 the library does the longer epilogues in a kernel of its own, slower than ours. */
 enum { FUSED_FROM = 90 };
 
-static DdpError *pays(bool *out) {
+static DdpError *pays(const DdpGemm *g, bool *out) {
+  *out = true;
+  if (g->epilogue == DDP_EPILOGUE_bias) return NULL;
   int device = 0, has = 0;
   DDP_TRY(cuda_status(cudaGetDevice(&device), "ask for the GPU"));
   DDP_TRY(cuda_capability(device, &has));
@@ -115,7 +117,7 @@ static DdpError *fused(DdpGemm *g, int64_t batch, const GemmOperands *at, bool a
     DDP_TRY(gemm_tune_form(choice, stream, &form));
     together = form == GEMM_together;
   } else if (together) {
-    DDP_TRY(pays(&together));
+    DDP_TRY(pays(g, &together));
   }
   *done = together;
   return together ? gemm_run(c, choice, at, add ? 1.0f : 0.0f, stream) : NULL;

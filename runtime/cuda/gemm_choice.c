@@ -14,14 +14,20 @@ static const GemmType types[DDP_DTYPE_COUNT] = {[DDP_f32] = {true, CUDA_R_32F},
                                                 [DDP_f16] = {true, CUDA_R_16F}};
 
 /* The library's names are about its operands, which are ours changed over. */
-static const cublasLtEpilogue_t epilogues[] = {
-    [DDP_EPILOGUE_none] = CUBLASLT_EPILOGUE_DEFAULT,
-    [DDP_EPILOGUE_bias] = CUBLASLT_EPILOGUE_BIAS,
-    [DDP_EPILOGUE_gelu_aux_bias] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
-    [DDP_EPILOGUE_dgelu] = CUBLASLT_EPILOGUE_DGELU,
-    [DDP_EPILOGUE_dgelu_bgrad] = CUBLASLT_EPILOGUE_DGELU_BGRAD,
-    [DDP_EPILOGUE_bgrada] = CUBLASLT_EPILOGUE_BGRADB,
-    [DDP_EPILOGUE_bgradb] = CUBLASLT_EPILOGUE_BGRADA,
+static const struct {
+  cublasLtEpilogue_t name;
+  bool bias, aux; /* it has these operands */
+} epilogues[] = {
+    [DDP_EPILOGUE_none] = {CUBLASLT_EPILOGUE_DEFAULT, false, false},
+    [DDP_EPILOGUE_bias] = {CUBLASLT_EPILOGUE_BIAS, true, false},
+    [DDP_EPILOGUE_gelu] = {CUBLASLT_EPILOGUE_GELU, false, false},
+    [DDP_EPILOGUE_gelu_bias] = {CUBLASLT_EPILOGUE_GELU_BIAS, true, false},
+    [DDP_EPILOGUE_gelu_aux] = {CUBLASLT_EPILOGUE_GELU_AUX, false, true},
+    [DDP_EPILOGUE_gelu_aux_bias] = {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, true, true},
+    [DDP_EPILOGUE_dgelu] = {CUBLASLT_EPILOGUE_DGELU, false, true},
+    [DDP_EPILOGUE_dgelu_bgrad] = {CUBLASLT_EPILOGUE_DGELU_BGRAD, true, true},
+    [DDP_EPILOGUE_bgrada] = {CUBLASLT_EPILOGUE_BGRADB, true, false},
+    [DDP_EPILOGUE_bgradb] = {CUBLASLT_EPILOGUE_BGRADA, true, false},
 };
 
 static int64_t extent(DdpExtent e, int64_t batch) {
@@ -46,14 +52,6 @@ static uint32_t alignment(const void *p) {
 }
 
 /* ---------- descriptors ---------- */
-static bool has_aux(const DdpGemm *g) {
-  return g->epilogue == DDP_EPILOGUE_gelu_aux_bias || g->epilogue == DDP_EPILOGUE_dgelu ||
-         g->epilogue == DDP_EPILOGUE_dgelu_bgrad;
-}
-static bool has_bias(const DdpGemm *g) {
-  return g->epilogue != DDP_EPILOGUE_none && g->epilogue != DDP_EPILOGUE_dgelu;
-}
-
 static cublasStatus_t set(const GemmContext *c, DdpGemmChoice *choice,
                           cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes) {
   return c->lt.cublasLtMatmulDescSetAttribute(choice->op, what, value, bytes);
@@ -63,8 +61,8 @@ static cublasStatus_t set(const GemmContext *c, DdpGemmChoice *choice,
                       "describe a product"))
 
 static DdpError *point(const GemmContext *c, DdpGemmChoice *choice, const GemmOperands *at) {
-  if (has_bias(choice->of)) SET(BIAS_POINTER, at->bias);
-  if (has_aux(choice->of)) SET(EPILOGUE_AUX_POINTER, at->aux);
+  if (epilogues[choice->of->epilogue].bias) SET(BIAS_POINTER, at->bias);
+  if (epilogues[choice->of->epilogue].aux) SET(EPILOGUE_AUX_POINTER, at->aux);
   return NULL;
 }
 
@@ -79,10 +77,10 @@ static DdpError *describe(const GemmContext *c, DdpGemmChoice *choice, const Gem
                       "describe a product"));
   SET(TRANSA, first);
   SET(TRANSB, second);
-  SET(EPILOGUE, epilogues[g->epilogue]);
-  if (has_bias(g)) SET(BIAS_DATA_TYPE, out);
-  if (has_aux(g)) SET(EPILOGUE_AUX_LD, s->n);
-  if (has_aux(g) && s->count > 1) SET(EPILOGUE_AUX_BATCH_STRIDE, s->stride_y);
+  SET(EPILOGUE, epilogues[g->epilogue].name);
+  if (epilogues[g->epilogue].bias) SET(BIAS_DATA_TYPE, out);
+  if (epilogues[g->epilogue].aux) SET(EPILOGUE_AUX_LD, s->n);
+  if (epilogues[g->epilogue].aux && s->count > 1) SET(EPILOGUE_AUX_BATCH_STRIDE, s->stride_y);
   /* What stands there when the algorithm is chosen says how it is aligned. */
   return point(c, choice, at);
 }

@@ -184,9 +184,12 @@ static void expect_epilogue(Call *c, double *y, double *aux, double *bias) {
     for (int64_t j = 0; j < n; j++) {
       double p = product(&c->g, &c->a, &c->b, m, n, c->k, 0, 0, i, j), *at = &aux[i * n + j];
       *at = c->aux.at[i * n + j];
-      if (e == DDP_EPILOGUE_bias || e == DDP_EPILOGUE_gelu_aux_bias) p += c->bias.at[j];
-      if (e == DDP_EPILOGUE_gelu_aux_bias) *at = p;
-      if (e == DDP_EPILOGUE_gelu_aux_bias) p = gelu(p);
+      if (e == DDP_EPILOGUE_bias || e == DDP_EPILOGUE_gelu_bias || e == DDP_EPILOGUE_gelu_aux_bias)
+        p += c->bias.at[j];
+      if (e == DDP_EPILOGUE_gelu_aux || e == DDP_EPILOGUE_gelu_aux_bias) *at = p;
+      if (e == DDP_EPILOGUE_gelu || e == DDP_EPILOGUE_gelu_bias || e == DDP_EPILOGUE_gelu_aux ||
+          e == DDP_EPILOGUE_gelu_aux_bias)
+        p = gelu(p);
       if (e == DDP_EPILOGUE_dgelu || sums) p *= gelu_slope(*at);
       if (sums) bias[j] += p;
       y[i * n + j] = p;
@@ -204,7 +207,7 @@ static void expect_bias_gradient(Call *c, double *bias) {
 }
 static void test_epilogues(void **state) {
   (void)state;
-  for (DdpEpilogue e = DDP_EPILOGUE_bias; e <= DDP_EPILOGUE_bgradb; e++)
+  for (DdpEpilogue e = DDP_EPILOGUE_bias; e <= DDP_EPILOGUE_gelu_aux; e++)
     for (int form = 0; form < 4; form++) {
       Call *c = make_call(form & 1, form & 2, DDP_f32, DDP_f32, 3, 8, 5);
       double y[64], aux[64], bias[64];

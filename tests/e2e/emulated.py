@@ -2,6 +2,7 @@
 """Programs for a GPU in the emulator (--target cuda:sim) against the same job on the CPU: losses equal to 1e-5 at the start
 and to 1e-3 after 50 updates; the same bits in every order of streams and blocks, captured or not; checkpoints, outputs and
 errors. What is emitted for cuda:sim is what nvcc compiles for a GPU."""
+import json
 import os
 import re
 import shutil
@@ -34,7 +35,7 @@ def close(a, b, what, start=START, later=LATER):
         expect(abs(x - y) <= bound * max(abs(x), abs(y), 1e-6), f"{what} {i}: {x} in the emulator, {y} on the CPU")
 
 
-def both(f, binaries, flags, name="out", limit=120, later=LATER):
+def both(f, binaries, flags, name="out", limit=120, later=LATER, start=START):
     """Trains on both; returns the folders of the emulator and of the CPU."""
     cpu, gpu = binaries
     _, theirs = f.train(cpu, f"{name}-cpu", 1, flags, limit=limit)
@@ -42,7 +43,7 @@ def both(f, binaries, flags, name="out", limit=120, later=LATER):
     for key in ("loss", "grad_norm", "eval_loss"):
         a, b = ([r[key] for r in log if key in r] for log in (mine, theirs))
         if a or b:
-            close(a, b, key, START if key == "loss" else later, later)
+            close(a, b, key, start if key == "loss" else later, later)
     return f.file(f"{name}-gpu"), f.file(f"{name}-cpu")
 
 
@@ -98,10 +99,51 @@ def average():
 
 def half():
     """16 bits: sums are added in another order than on the CPU, which a rounded value shows earlier; a loss scale that is
-    too large skips the same updates. A number of bf16 has 8 bits."""
+    too large skips the same updates. A number of bf16 has 8 bits, one of fp16 11; a product that adds its bias rounds once
+    where the CPU rounds twice."""
     with Folder() as f:
-        for name, defines, bound in (("bf16", ["train.bf16=true"], 0.01), ("fp16", ["train.fp16=true", "scale=100"], LATER)):
-            both(f, compile_both(f, JOB, defines), SHORT, name, later=bound)
+        for name, defines, start, bound in (("bf16", ["train.bf16=true"], 2**-8, 0.01),
+                                            ("fp16", ["train.fp16=true", "scale=100"], 2**-11, LATER)):
+            both(f, compile_both(f, JOB, defines), SHORT, name, later=bound, start=start)
+
+
+# Numbers of cuBLASLt's epilogues.
+GELU_BIAS, GELU_AUX_BIAS, DGELU, DGELU_BGRAD, BGRADA, BGRADB = 36, 164, 192, 208, 256, 512
+
+
+def epilogues_of(f, gpu, name, flags, env, **how):
+    """Trains, and tells which epilogues products had."""
+    log = f.file(name + ".products")
+    f.train(gpu, name, 1, flags, env=dict(env, CUBLASLTSIM_LOG=log), **how)
+    with open(log) as lines:
+        return {json.loads(line)["epilogue"] for line in lines}
+
+
+def epilogues():
+    """Products that do in one call what follows them, the same work in two calls (older GPUs), and whichever was measured
+    to be faster: the CPU's losses and norms, also where gradients of biases are added over micro-batches. In 16 bits
+    gradients of biases stay out of the results' type: with the weight's, which is f32."""
+    gelus = {GELU_BIAS, GELU_AUX_BIAS, BGRADA, BGRADB}
+    bf16 = ["train.bf16=true"]
+    with Folder() as f:
+        for defines, all_micro, wanted in ([], "13", gelus | {DGELU_BGRAD}), (bf16, "3", gelus | {DGELU}):
+            cpu, gpu = compile_both(f, "tests/e2e/epilogues.ddp", defines)
+            bounds = (0.01, 0.02) if defines else (START, LATER)
+            for micro in all_micro:
+                flags = ["--gradient_accumulation_steps", micro]
+                name = "".join(defines) + micro
+                _, theirs = f.train(cpu, name + "cpu", 1, flags)
+                tune = {"DDP_CUDA_TUNE": f.file(name + "tune")}
+                for way, env in dict(one={}, two={"CUDASIM_SM": "80"}, first=tune, tuned=tune).items():
+                    used = epilogues_of(f, gpu, name + way, flags, env) - {1, 4}  # none, bias
+                    expect(way in ("first", "tuned") or used == (wanted if way == "one" else set()),
+                           f"{name} {way}: epilogues {used}")
+                    mine = read_log(f.file(name + way))
+                    for key in ("loss", "grad_norm", "eval_loss"):
+                        a, b = ([r[key] for r in log if key in r] for log in (mine, theirs))
+                        close(a, b, f"{name} {way} {key}", *(bounds if key == "loss" else bounds[1:] * 2))
+                with open(f.file(name + "tune")) as lines:
+                    expect(any("epilogue apart = " in line for line in lines), "nothing was measured apart")
 
 
 def tf32():
@@ -209,7 +251,8 @@ def example(name):
     return test
 
 
-TESTS = dict(training=training, orders=orders, optimizers=optimizers, average=average, half=half, tf32=tf32,
-             checkpoints=checkpoints, outputs=outputs, faults=faults, names=names, **{n: example(n) for n in EXAMPLES})
+TESTS = dict(training=training, orders=orders, optimizers=optimizers, average=average, half=half, epilogues=epilogues,
+             tf32=tf32, checkpoints=checkpoints, outputs=outputs, faults=faults, names=names,
+             **{n: example(n) for n in EXAMPLES})
 if __name__ == "__main__":
     main(TESTS)

@@ -29,10 +29,10 @@ static void show(const Graph *g, const Program *p, uint64_t seed, const char *wh
   text_free(&t);
 }
 
-static void check_outputs(Arena *a, const Graph *g, const Program *p, uint64_t seed,
-                          int64_t batch) {
+static void check_outputs(Arena *a, const Graph *g, const Program *p, uint64_t seed, int64_t batch,
+                          bool together) {
   double **want = graph_eval(a, g, batch);
-  Results got = program_eval(a, p, batch);
+  Results got = program_eval(a, p, batch, together);
   if (got.fault) show(g, p, seed, got.fault);
   assert_null(got.fault);
   for (uint32_t i = 0; i < g->outputs.len; i++) {
@@ -68,11 +68,15 @@ static void check_memory(const Program *p) {
 static uint32_t run_one(uint64_t seed, int values, int outputs, bool no_fuse, bool in_order) {
   Arena *a = arena_new();
   Graph *g = random_graph(a, seed, values, outputs);
-  ProgramOptions options = {.batch_max = BATCH_MAX, .no_fuse = no_fuse, .in_order = in_order};
+  ProgramOptions options = {
+      .batch_max = BATCH_MAX, .no_fuse = no_fuse, .in_order = in_order, .epilogues = seed % 3 == 0};
   Program p = {0};
   plan_program(&p, a, g, &options);
   check_memory(&p);
-  for (int i = 0; i < 3; i++) check_outputs(a, g, &p, seed, batches[i]);
+  for (int i = 0; i < 3; i++) {
+    check_outputs(a, g, &p, seed, batches[i], false);
+    if (options.epilogues) check_outputs(a, g, &p, seed, batches[i], true);
+  }
   uint32_t kernels = p.kernels.len;
   arena_free(a);
   return kernels;

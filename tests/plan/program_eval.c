@@ -278,16 +278,20 @@ static double read_operand(Machine *m, Val v, int64_t k) {
   return read_cell(m, base, flat);
 }
 
-static void run_call(Machine *m, const Kernel *kernel) {
-  Val v = kernel->call;
-  const Value *x = value_at(m->p->g, v);
-  const double *in[IR_MAX_INPUTS];
+static void read_operands(Machine *m, const Value *x, const double **in) {
   for (int i = 0; i < x->inputs; i++) {
     int64_t n = type_elements_at(value_at(m->p->g, x->in[i])->type, m->batch);
     double *dense = ARENA_ARRAY(m->a, double, n);
     for (int64_t k = 0; k < n; k++) dense[k] = read_operand(m, x->in[i], k);
     in[i] = dense;
   }
+}
+
+static void run_call(Machine *m, const Kernel *kernel) {
+  Val v = kernel->call;
+  const Value *x = value_at(m->p->g, v);
+  const double *in[IR_MAX_INPUTS];
+  read_operands(m, x, in);
   int64_t n = type_elements_at(x->type, m->batch);
   double *out = ARENA_ARRAY(m->a, double, n);
   op_def(x->op)->interpret(m->p->g, x, m->batch, in, out);
@@ -302,12 +306,67 @@ static void run_call(Machine *m, const Kernel *kernel) {
   }
 }
 
-Results program_eval(Arena *a, const Program *p, int64_t batch) {
+/* ---------- a product with its epilogue ---------- */
+static void poison(Machine *m, Val v) {
+  if (!v) return;
+  int64_t n = type_elements_at(value_at(m->p->g, v)->type, m->batch);
+  for (int64_t i = 0; i < n; i++) *cell(m, v, i) = NAN;
+}
+
+static double gelu(double x, double *slope) {
+  const double k = 0.7978845608028654;
+  double t = tanh(k * (x + 0.044715 * x * x * x));
+  *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
+  return 0.5 * x * (1 + t);
+}
+
+static void add_columns(Machine *m, Val sums, const double *of, int64_t n) {
+  int64_t columns = type_elements_at(value_at(m->p->g, sums)->type, m->batch);
+  for (int64_t i = 0; i < columns; i++) {
+    double s = 0;
+    for (int64_t k = i; k < n; k += columns) s += of[k];
+    *cell(m, sums, i) = s;
+  }
+}
+
+/* What is written is lost before anything is read: it must not lie there. */
+static void run_together(Machine *m, const Kernel *kernel) {
+  const Epilogue *e = &kernel->epilogue;
+  const Value *x = value_at(m->p->g, e->product);
+  int64_t n = type_elements_at(x->type, m->batch), columns = x->type.dim[x->type.rank - 1].fixed;
+  double *out = ARENA_ARRAY(m->a, double, n), slope;
+  const double *in[IR_MAX_INPUTS];
+  poison(m, e->y);
+  poison(m, e->sums);
+  if (e->kind == EPILOGUE_gelu) poison(m, e->aux);
+  read_operands(m, x, in);
+  op_def(x->op)->interpret(m->p->g, x, m->batch, in, out);
+  for (int64_t i = 0; i < n; i++) {
+    bool biased = e->bias && x->op != OP_matmul_bias;
+    if (biased) out[i] += read_cell(m, e->bias, i % columns);
+    if (e->kind == EPILOGUE_gelu && e->aux) *cell(m, e->aux, i) = out[i];
+    if (e->kind == EPILOGUE_gelu) out[i] = gelu(out[i], &slope);
+    if (e->kind == EPILOGUE_dgelu) {
+      (void)gelu(read_cell(m, e->aux, i), &slope);
+      out[i] *= slope;
+    }
+    *cell(m, e->y, i) = out[i];
+  }
+  if (e->sums && e->kind == EPILOGUE_dgelu) add_columns(m, e->sums, out, n);
+  if (e->kind == EPILOGUE_bgrad)
+    add_columns(m, e->sums, in[!e->first],
+                type_elements_at(value_at(m->p->g, x->in[!e->first])->type, m->batch));
+}
+
+Results program_eval(Arena *a, const Program *p, int64_t batch, bool together) {
   Machine m = {.a = a, .p = p, .batch = batch};
   lay_out(&m);
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
-    if (k->kind == KERNEL_nest)
+    if (together && k->apart) continue;
+    if (together && k->epilogue.kind)
+      run_together(&m, k);
+    else if (k->kind == KERNEL_nest)
       run_nest(&m, k->nest);
     else
       run_call(&m, k);

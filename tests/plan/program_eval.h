@@ -13,7 +13,8 @@ typedef struct Results {
   double **at;       /* [outputs of the graph] */
   const char *fault; /* what the program did that it must not do; NULL */
 } Results;
-Results program_eval(Arena *a, const Program *p, int64_t batch);
+/* together: products do what their epilogues say, and the nests behind them do not run. */
+Results program_eval(Arena *a, const Program *p, int64_t batch, bool together);
 /* Outputs through the reference interpreter. */
 double **graph_eval(Arena *a, const Graph *g, int64_t batch);
 #endif

@@ -1,7 +1,8 @@
 /* Structure by counts: every cases/NAME.ir begins with lines
      ; expect kernels=7 calls=3 block=4096 stages=5 ready=2,1,0
    Each pair is compared with the plan of the file's graph (at batch 64 in the plan; block is exact
-   bytes; stages: the most of one kernel). The program must also compute what the interpreter says.
+   bytes; stages: the most of one kernel; epilogues: of products, in order, for a target that has them). The
+   program must also compute what the interpreter says; with epilogues in both ways.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +21,15 @@
 enum { PLAN_BATCH = 64, RUN_BATCH = 5, MAX_CASES = 64 };
 static const char *folder;
 
+static const char *epilogues(Arena *a, const Program *p) {
+  const char *s = "";
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    const Epilogue *e = &p->kernels.at[i].epilogue;
+    if (e->kind) s = arena_printf(a, "%s%s%s", s, *s ? "," : "", plan_epilogue_text(e, a));
+  }
+  return *s ? s : "none";
+}
+
 static const char *actual(Arena *a, const Program *p, const char *key) {
   int64_t calls = 0, stages = 0, roots = 0;
   const char *ready = "";
@@ -37,6 +47,7 @@ static const char *actual(Arena *a, const Program *p, const char *key) {
   if (!strcmp(key, "roots")) return arena_printf(a, "%lld", (long long)roots);
   if (!strcmp(key, "block")) return arena_printf(a, "%lld", (long long)p->block_bytes);
   if (!strcmp(key, "ready")) return ready;
+  if (!strcmp(key, "epilogues")) return epilogues(a, p);
   return "an unknown key";
 }
 
@@ -58,9 +69,9 @@ static void check_expectations(Arena *a, const char *text, const Program *p) {
   assert_true(pairs > 0);
 }
 
-static void check_numbers(Arena *a, const Graph *g, const Program *p) {
+static void check_numbers(Arena *a, const Graph *g, const Program *p, bool together) {
   double **want = graph_eval(a, g, RUN_BATCH);
-  Results got = program_eval(a, p, RUN_BATCH);
+  Results got = program_eval(a, p, RUN_BATCH, together);
   if (got.fault) print_error("%s\n", got.fault);
   assert_null(got.fault);
   for (uint32_t i = 0; i < g->outputs.len; i++) {
@@ -79,7 +90,8 @@ static void run_case(void **state) {
   if (!g) diag_flush(stderr, false);
   assert_non_null(g);
   Program p = {0};
-  ProgramOptions options = {.batch_max = PLAN_BATCH};
+  bool epilogues = strstr(source_get(file)->text, " epilogues=") != NULL;
+  ProgramOptions options = {.batch_max = PLAN_BATCH, .epilogues = epilogues};
   plan_program(&p, a, g, &options);
   if (getenv("PLAN_TEST_SHOW"))
     for (uint32_t i = 0; i < p.kernels.len; i++) {
@@ -92,7 +104,8 @@ static void run_case(void **state) {
       print_message("%s", t.at);
       text_free(&t);
     }
-  check_numbers(a, g, &p);
+  check_numbers(a, g, &p, false);
+  if (epilogues) check_numbers(a, g, &p, true);
   check_expectations(a, source_get(file)->text, &p);
   arena_free(a);
 }

@@ -35,6 +35,9 @@ typedef enum DdpEpilogue {
   DDP_EPILOGUE_dgelu_bgrad,   /* likewise, and bias[n] = sums of the columns of the result */
   DDP_EPILOGUE_bgrada, /* bias[m] = sums over k of op(A): with the gradient of a weight [out, in] */
   DDP_EPILOGUE_bgradb, /* bias[n] = sums over k of op(B): with that of a weight [in, out] */
+  DDP_EPILOGUE_gelu,   /* Y = gelu(Y), which nothing is kept of */
+  DDP_EPILOGUE_gelu_bias,
+  DDP_EPILOGUE_gelu_aux,
 } DdpEpilogue;
 
 typedef struct DdpGemmChoice DdpGemmChoice;
