@@ -125,7 +125,8 @@ static Plan *make_plan(Arena *a, Graph *g, int64_t *leaf_elements) {
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max) {
   Entry entry = {0};
   entry.plan = make_plan(e->arena, g, &entry.leaf_elements);
-  ProgramOptions how = {.batch_max = batch_max};
+  ProgramOptions how = {.batch_max = batch_max,
+                        .epilogues = e->language->target->epilogues != NULL};
   plan_program(&entry.p, e->arena, g, &how);
   plan_name_values(&entry.p, e->arena, NULL);
   KernelNames taken = {0};
