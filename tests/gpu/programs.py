@@ -3,8 +3,10 @@
 
     programs.py nvcc NAME      compiles without a warning for three architectures, and links with CUDA's libraries
     programs.py tools          what ddpc says and does about GPUs
+    programs.py epilogues      which products do what follows them in the same call
 
 What they compute in the emulator is e2e/emulated.py's."""
+import collections
 import os
 import shutil
 import struct
@@ -92,8 +94,29 @@ def tools():
             expect("extern \"C\" void forward_backward(DdpStep *step)" in text.read(), "no forward_backward() in train.cu")
 
 
+# Biases of c_proj are added by the nest of the residual stream, that of c_attn likewise, where it goes to float32 for
+# attention; the gelu of char_gpt is the exact one, which is a kernel, and its layers have no biases.
+GELU = {"train gelu_aux_bias": 12, "eval gelu_bias": 12}
+EPILOGUES = (("mnist", [], {}), ("char_gpt", [], {}), ("gpt2", [], GELU | {"train dgelu": 12, "train bgrada": 12}),
+             ("gpt2", ["-D", "train.bf16=false"], GELU | {"train dgelu_bgrad": 12}))
+
+
+def epilogues():
+    cpu = ["-D", "train.tf32=none", "-D", "train.ddp_backend=none"]
+    for target, own in ("cuda:sim", []), ("cpu", cpu):
+        for name, flags, wanted in EPILOGUES:
+            found, program = collections.Counter(), ""
+            with Folder() as f:
+                dump = must([DDPC, prepared(f, name), "--target", target, "--dump=nests", *JOBS[name].flags, *flags, *own])
+            for words in map(str.split, dump.out.splitlines()):
+                program = words[1] if words[:1] == ["program"] else program
+                if "epilogue" in words:
+                    found[f"{program} {words[-1]}"] += 1
+            expect(found == (wanted if target != "cpu" else {}), f"{name} {flags} for {target}: {dict(found)}")
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "tools":
-        main({"tools": tools})
+    if sys.argv[1] in ("tools", "epilogues"):
+        main({"tools": tools, "epilogues": epilogues})
     sys.argv.remove("nvcc")
     main({name: lambda name=name: nvcc(name) for name in JOBS})
