@@ -116,7 +116,7 @@ typedef struct Formula {
   Val root;
   Val part[MOST_PARTS]; /* inner values, each behind what it reads; the root is the last */
   Val leaf[2];
-  int parts, leaves;
+  int parts, leaves, depth;
 } Formula;
 
 static bool is_smooth(OpKind op) {
@@ -134,6 +134,15 @@ static bool add_leaf(Formula *f, Val v) {
   return true;
 }
 
+static bool add_part(const Finder *x, Formula *f, Val v);
+
+static bool add_inputs(const Finder *x, Formula *f, const Value *p) {
+  bool ok = f->depth++ < MOST_PARTS;
+  for (int i = 0; i < p->inputs; i++) ok = ok && add_part(x, f, p->in[i]);
+  f->depth--;
+  return ok;
+}
+
 static bool add_part(const Finder *x, Formula *f, Val v) {
   v = through(x->g, v);
   const Value *p = value_at(x->g, v);
@@ -144,8 +153,7 @@ static bool add_part(const Finder *x, Formula *f, Val v) {
   if (!number && !is_smooth(p->op)) return false;
   for (int i = 0; i < f->parts; i++)
     if (f->part[i] == v) return true;
-  for (int i = 0; !number && i < p->inputs; i++)
-    if (!add_part(x, f, p->in[i])) return false;
+  if (!number && !add_inputs(x, f, p)) return false;
   if (f->parts == MOST_PARTS) return false;
   f->part[f->parts++] = v;
   return true;
@@ -399,6 +407,7 @@ static bool same_work(const Fuser *f, const Epilogue *e, const Kernel *k) {
       return false;
     }
   }
+  if (e->kind == EPILOGUE_dgelu && !val_list_has(k->reads.at, k->reads.len, e->aux)) return false;
   return writes && (!e->sums || val_list_has(k->writes.at, k->writes.len, e->sums));
 }
 
