@@ -124,26 +124,25 @@ def epilogues():
     to be faster: the CPU's losses and norms, also where gradients of biases are added over micro-batches. In 16 bits
     gradients of biases stay out of the results' type: with the weight's, which is f32."""
     gelus = {GELU_BIAS, GELU_AUX_BIAS, BGRADA, BGRADB}
-    bf16 = ["train.bf16=true"]
+    full, half = (START, LATER), (0.01, 0.02)
     with Folder() as f:
-        for defines, all_micro, wanted in ([], "13", gelus | {DGELU_BGRAD}), (bf16, "3", gelus | {DGELU}):
-            cpu, gpu = compile_both(f, "tests/e2e/epilogues.ddp", defines)
-            bounds = (0.01, 0.02) if defines else (START, LATER)
-            for micro in all_micro:
-                flags = ["--gradient_accumulation_steps", micro]
-                name = "".join(defines) + micro
-                _, theirs = f.train(cpu, name + "cpu", 1, flags)
-                tune = {"DDP_CUDA_TUNE": f.file(name + "tune")}
-                for way, env in dict(one={}, two={"CUDASIM_SM": "80"}, first=tune, tuned=tune).items():
-                    used = epilogues_of(f, gpu, name + way, flags, env) - {1, 4}  # none, bias
-                    expect(way in ("first", "tuned") or used == (wanted if way == "one" else set()),
-                           f"{name} {way}: epilogues {used}")
-                    mine = read_log(f.file(name + way))
-                    for key in ("loss", "grad_norm", "eval_loss"):
-                        a, b = ([r[key] for r in log if key in r] for log in (mine, theirs))
-                        close(a, b, f"{name} {way} {key}", *(bounds if key == "loss" else bounds[1:] * 2))
-                with open(f.file(name + "tune")) as lines:
-                    expect(any("epilogue apart = " in line for line in lines), "nothing was measured apart")
+        for name, define, micro, bounds, wanted in (("f32", "max_grad_norm=1", "3", full, gelus | {DGELU_BGRAD}),
+                                                    ("again", "gradient_checkpointing=true", "1", full, gelus | {DGELU_BGRAD}),
+                                                    ("bf16", "bf16=true", "3", half, gelus | {DGELU})):
+            cpu, gpu = compile_both(f, "tests/e2e/epilogues.ddp", ["train." + define])
+            flags = ["--gradient_accumulation_steps", micro]
+            _, theirs = f.train(cpu, name + "cpu", 1, flags)
+            tune = {"DDP_CUDA_TUNE": f.file(name + "tune")}
+            for way, env in dict(one={}, two={"CUDASIM_SM": "80"}, first=tune, tuned=tune).items():
+                used = epilogues_of(f, gpu, name + way, flags, env) - {1, 4}  # none, bias
+                expect(way in ("first", "tuned") or used == (wanted if way == "one" else set()),
+                       f"{name} {way}: epilogues {used}")
+                mine = read_log(f.file(name + way))
+                for key in ("loss", "grad_norm", "eval_loss"):
+                    a, b = ([r[key] for r in log if key in r] for log in (mine, theirs))
+                    close(a, b, f"{name} {way} {key}", *(bounds if key == "loss" else bounds[1:] * 2))
+            with open(f.file(name + "tune")) as lines:
+                expect(any("epilogue apart = " in line for line in lines), "nothing was measured apart")
 
 
 def tf32():
