@@ -94,8 +94,9 @@ def tools():
             expect("extern \"C\" void forward_backward(DdpStep *step)" in text.read(), "no forward_backward() in train.cu")
 
 
-# Biases of c_proj are added by the nest of the residual stream, that of c_attn likewise, where it goes to float32 for
-# attention; the gelu of char_gpt is the exact one, which is a kernel, and its layers have no biases.
+# The bias of c_proj is added by the nest of the residual stream; that of c_attn has an epilogue where attention reads 16
+# bits, so biases alone are not counted. The gelu of char_gpt is the exact one, which is a kernel, and its layers have no
+# biases.
 GELU = {"train gelu_aux_bias": 12, "eval gelu_bias": 12}
 EPILOGUES = (("mnist", [], {}), ("char_gpt", [], {}), ("gpt2", [], GELU | {"train dgelu": 12, "train bgrada": 12}),
              ("gpt2", ["-D", "train.bf16=false"], GELU | {"train dgelu_bgrad": 12}))
@@ -110,7 +111,7 @@ def epilogues():
                 dump = must([DDPC, prepared(f, name), "--target", target, "--dump=nests", *JOBS[name].flags, *flags, *own])
             for words in map(str.split, dump.out.splitlines()):
                 program = words[1] if words[:1] == ["program"] else program
-                if "epilogue" in words:
+                if "epilogue" in words and words[-1] != "bias":
                     found[f"{program} {words[-1]}"] += 1
             expect(found == (wanted if target != "cpu" else {}), f"{name} {flags} for {target}: {dict(found)}")
 
