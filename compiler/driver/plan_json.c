@@ -61,6 +61,18 @@ static json_t *groups(const Job *job) {
   return list;
 }
 
+static void put_chunk(json_t *j, const char *key, const Program *p) {
+  const PlanChunk *c = &p->chunk;
+  if (!c->count) return;
+  json_t *one = json_object();
+  put_int(one, "samples", c->samples);
+  put_int(one, "first_kernel", (int64_t)c->first + 1);
+  put_int(one, "kernels", c->count);
+  put_int(one, "bytes_whole", c->whole_bytes);
+  put_int(one, "bytes", c->bytes);
+  put(j, key, one);
+}
+
 static json_t *memory(const Plan *plan, Arena *a) {
   json_t *j = json_object(), *arenas = json_array();
   for (uint32_t i = 0; i < plan->arenas.len; i++) {
@@ -80,6 +92,8 @@ static json_t *memory(const Plan *plan, Arena *a) {
     put_int(j, "eval_batch", plan->eval.batch_max);
     put_int(j, "eval_activations", plan->eval.block_bytes);
   }
+  put_chunk(j, "train_chunks", &plan->train);
+  put_chunk(j, "eval_chunks", &plan->eval);
   if (plan_average_bytes(plan)) put_int(j, "average", plan_average_bytes(plan));
   put_int(j, "samples", plan_sample_bytes(plan));
   put_int(j, "rank", plan_rank_bytes(plan));

@@ -19,9 +19,9 @@ const char *body_operand(Body *b, OperandKind kind, Val val, bool written) {
     if (o->kind == kind && (kind != OPERAND_memory || *o->name == (written ? 'y' : 'x')))
       same_kind++;
   }
-  static const char *const prefix[] = {"",       "sum",        "h",       "draw",
-                                       "B",      "accumulate", "scalars", "rates",
-                                       "groups", "group",      "scratch", "stream"};
+  static const char *const prefix[] = {"",           "sum",     "h",       "draw",  "B",
+                                       "accumulate", "more",    "scalars", "rates", "groups",
+                                       "group",      "scratch", "stream"};
   const char *name = kind == OPERAND_memory ? (written ? "y" : "x") : prefix[kind];
   if (kind < OPERAND_batch) name = arena_printf(b->e->arena, "%s%u", name, same_kind);
   vec_push(b->e->arena, b->operands, (Operand){kind, val, shown, written, !written, name});
@@ -109,6 +109,13 @@ const char *root_stored(Body *b, const NestRoot *r, const char *value) {
   return *convert ? arena_printf(b->e->arena, "%s(%s)", convert, value) : value;
 }
 
+const char *root_adds(Body *b, const NestRoot *r) {
+  const ValuePlace *place = body_place(b, r->val);
+  if (place->home == HOME_grad && b->accumulates)
+    return body_operand(b, OPERAND_accumulate, 0, false);
+  return place->chunk == CHUNK_sum ? body_operand(b, OPERAND_more, 0, false) : NULL;
+}
+
 void body_store(Body *b, const NestRoot *r, const char *value) {
   const ValuePlace *place = body_place(b, r->val);
   if (place->home == HOME_sum) {
@@ -117,14 +124,14 @@ void body_store(Body *b, const NestRoot *r, const char *value) {
   }
   value = root_stored(b, r, value);
   const char *y = body_operand(b, OPERAND_memory, r->val, true);
-  const char *ix = scalar_index(b, r->ix, BIND_weak);
+  const char *ix = scalar_index(b, r->ix, BIND_weak), *adds = root_adds(b, r);
   if (place->home == HOME_out)
     body_line(b, "%s%s = %s;", b->operand_name ? "" : "*", y, value);
-  else if (place->home == HOME_grad && b->accumulates) /* the value may be a sum or a choice */
+  else if (adds) /* the value may be a sum or a choice */
     body_line(b,
               strchr(value, ' ') ? "%s[%s] = %s ? %s[%s] + (%s) : %s;"
                                  : "%s[%s] = %s ? %s[%s] + %s : %s;",
-              y, ix, body_operand(b, OPERAND_accumulate, 0, false), y, ix, value, value);
+              y, ix, adds, y, ix, value, value);
   else
     body_line(b, "%s[%s] = %s;", y, ix, value);
 }

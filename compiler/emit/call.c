@@ -39,7 +39,9 @@ const char *call_number(const Call *c, double number, DType dtype) {
 }
 
 const char *call_accumulate(const Call *c) {
-  return c->k->accumulate ? c->name(c->self, OPERAND_accumulate, 0) : "false";
+  if (c->k->accumulate) return c->name(c->self, OPERAND_accumulate, 0);
+  bool sum = c->p->places.at[c->k->call].chunk == CHUNK_sum;
+  return sum ? c->name(c->self, OPERAND_more, 0) : "false";
 }
 
 const char *call_part(const Call *c, int index) {

@@ -50,7 +50,7 @@ const char *call_size(const Call *c, Dim d); /* "64 * B" */
 Dim call_product(Type t, int from, int to);  /* of some dimensions */
 bool call_flag(const Call *c, const char *attr);
 const char *call_number(const Call *c, double number, DType dtype);
-const char *call_accumulate(const Call *c);      /* "step->accumulate", "false" */
+const char *call_accumulate(const Call *c);      /* "step->accumulate", "first > 0", "false" */
 const char *call_part(const Call *c, int index); /* memory of a by-product, or NULL */
 /* Where operand v lies: "qkv + 128", and its strides. */
 const char *call_view(const Call *c, Val v, View *view);

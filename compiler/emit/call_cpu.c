@@ -21,12 +21,12 @@ static const char *batch_offset(const Call *c, const char *base, Type t, int bat
 static void gemm(const Call *c, const char *indent, const char *a, const char *b, const char *y,
                  Dim m, Dim n, Dim k) {
   bool ta = call_flag(c, "ta"), tb = call_flag(c, "tb");
-  const char *beta = !c->k->accumulate ? "0.0f"
-                                       : arena_printf(c->e->arena, "%s ? 1.0f : 0.0f",
-                                                      c->name(c->self, OPERAND_accumulate, 0));
+  const char *adds = call_accumulate(c), *beta = "0.0f";
+  bool never = !strcmp(adds, "false");
+  if (!never) beta = arena_printf(c->e->arena, "%s ? 1.0f : 0.0f", adds);
   DType in = call_type(c, c->v->in[0]).dtype, out = c->v->type.dtype;
   bool half = dtype_is_half(in), rounds = dtype_is_half(out);
-  check(!rounds || !c->k->accumulate, "a sum of products in %s", dtype_name(out));
+  check(!rounds || never, "a sum of products in %s", dtype_name(out));
   const char *args[9] = {ta ? "true" : "false",
                          tb ? "true" : "false",
                          call_size(c, m),

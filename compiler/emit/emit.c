@@ -105,18 +105,32 @@ static void name_leaves(Emit *e) {
 }
 
 static void reserve_globals(Emit *e) {
-  static const char *const names[] = {"arenas",        "ready",
-                                      "init",          "groups",
-                                      "fields",        "sources",
-                                      "splits",        "settings",
-                                      "metrics",       "optimizers",
-                                      "spec",          "evaluate",
-                                      "accumulate",    "schedule",
-                                      "factor",        "count_per_sample",
-                                      "metric_values", "forward_backward",
-                                      "predict",       "results",
-                                      "warmup",        "total",
-                                      "base_lr",       "window_counts"};
+  static const char *const names[] = {"arenas",
+                                      "ready",
+                                      "init",
+                                      "groups",
+                                      "fields",
+                                      "sources",
+                                      "splits",
+                                      "settings",
+                                      "metrics",
+                                      "optimizers",
+                                      "spec",
+                                      "evaluate",
+                                      "accumulate",
+                                      "schedule",
+                                      "factor",
+                                      "count_per_sample",
+                                      "metric_values",
+                                      "forward_backward",
+                                      "predict",
+                                      "results",
+                                      "warmup",
+                                      "total",
+                                      "base_lr",
+                                      "window_counts",
+                                      "forward_backward_chunk",
+                                      "evaluate_chunk"};
   static const char *const device[] = {"target", "sm", "scratch"};
   for (size_t i = 0; e->options->target->host && i < sizeof device / sizeof *device; i++)
     names_add(&e->globals, device[i]);
@@ -163,21 +177,16 @@ static void write_steps(Emit *e, Emit *host, Parts *parts) {
   program_write(e, &plan->train, ROLE_train, 0, steps);
   text_add(steps, "\n");
   if (plan->counts.kernels.len) {
-    text_add(steps,
-             "/* Denominators of the loss: what this micro-batch adds to those of the update */\n");
     program_write(e, &plan->counts, ROLE_counts, 0, steps);
     text_add(steps, "\n");
   }
   if (plan->eval.kernels.len) {
-    text_add(steps, "/* Adds this batch to the accumulators of the evaluation */\n");
     program_write(e, &plan->eval, ROLE_eval, 0, steps);
     text_add(steps, "\n");
-    text_add(metrics, "/* Metrics from the accumulators of all ranks */\n");
     program_write(host, &plan->finish, ROLE_finish, 0, metrics);
     text_add(metrics, "\n");
   }
   if (plan->predict.g) {
-    text_add(steps, "/* Where the outputs of this batch lie */\n");
     program_write(e, &plan->predict, ROLE_predict, 0, steps);
     text_add(steps, "\n");
   }
@@ -190,7 +199,6 @@ static void write_rates(Emit *e, Emit *host, Parts *parts) {
     text_add(optimizers, "\n");
   }
   tables_write_late(host, rates);
-  text_add(rates, "/* Factor on the base learning rate; step counts completed updates */\n");
   program_write(host, &e->plan->schedule, ROLE_schedule, 0, rates);
 }
 

@@ -17,6 +17,7 @@ typedef struct Target {
   const char *kernels;       /* folder of the runtime's kernels: "cpu" */
   const char *function_head; /* of functions that the job's table names: "static" */
   const char *calls_head;    /* of those among them that are a list of calls */
+  const char *chunk_head;    /* of such lists that others of them call */
   /* C function for F(name) of the op table at a dtype: exp, f32 -> "ddp_expf" */
   const char *(*function)(const char *name, DType dtype);
   const char *(*storage_type)(DType dtype), *(*compute_type)(DType dtype);

@@ -35,6 +35,8 @@ static const char *parameter(Emit *e, const Program *p, const Operand *o, const 
     return arena_printf(e->arena, "%s B", index);
   case OPERAND_accumulate:
     return "bool accumulate";
+  case OPERAND_more:
+    return "bool more";
   case OPERAND_scalars:
     return arena_printf(e->arena, "const DdpScalars %s", pointer);
   case OPERAND_rates:

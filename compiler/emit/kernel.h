@@ -12,6 +12,7 @@ typedef enum OperandKind {
   OPERAND_draw,   /* random numbers of one site */
   OPERAND_batch,
   OPERAND_accumulate, /* add to gradients instead of overwriting them */
+  OPERAND_more,       /* likewise to sums over samples, in chunks after the first */
   /* on devices */
   OPERAND_scalars, /* of the step, in device memory */
   OPERAND_rates,   /* of the optimizer, likewise */

@@ -64,10 +64,10 @@ static void close_loop(Writer *w);
 static void write_clear(Writer *w, const NestRoot *r, const RootPlan *plan, const LoopPath *path) {
   Body *b = &w->b;
   const char *indent = b->indent;
-  bool keeps = body_place(b, r->val)->home == HOME_grad && b->accumulates;
+  const char *keeps = root_adds(b, r);
   uint32_t opened = 0;
   if (keeps) {
-    body_line(b, "if (!%s) {", body_operand(b, OPERAND_accumulate, 0, false));
+    body_line(b, "if (!%s) {", keeps);
     b->indent = arena_printf(b->e->arena, "%s  ", b->indent);
   }
   for (uint32_t i = plan->clear; i < path->len; i++) {

@@ -117,6 +117,9 @@ const char *scene_operand(void *self, OperandKind kind, Val val) {
   case OPERAND_accumulate:
     s->accumulate = true;
     return "step->accumulate";
+  case OPERAND_more:
+    check(s->chunk, "a sum of chunks outside of them");
+    return "first > 0";
   case OPERAND_scalars:
     return "step->scalars";
   case OPERAND_rates:
@@ -165,7 +168,7 @@ static void write_heading(Scene *s, const Kernel *k, Text *out, const char *inde
 }
 
 static void write_ready(Scene *s, const Kernel *k, Text *out) {
-  if (s->role != ROLE_train) return;
+  if (s->role != ROLE_train || s->chunk) return;
   for (uint32_t i = 0; i < k->grads_ready.len; i++)
     text_addf(out, "  ddp_grad_ready(step, P_%s);\n", s->e->leaf_name[k->grads_ready.at[i]]);
 }
@@ -246,6 +249,13 @@ void scene_declare_block(Scene *s, const char *name, Type type, int64_t offset, 
   vec_push(s->e->arena, out, d);
 }
 
+/* In chunks: " + first * 64", where the value has all samples. */
+static const char *chunk_offset(const Scene *s, Val v) {
+  int64_t size = s->chunk ? plan_sample_elements(s->p->g, v) : 0;
+  if (size <= 0 || s->p->places.at[v].chunk == CHUNK_own) return "";
+  return size == 1 ? " + first" : arena_printf(s->e->arena, " + first * %lld", (long long)size);
+}
+
 static void declare_memory(Scene *s, Val v, Declarations *out) {
   Arena *a = s->e->arena;
   const Plan *plan = s->e->plan;
@@ -255,7 +265,7 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
   switch (at->home) {
   case HOME_input: {
     value = scene_on_step(s) ? arena_printf(a, "step->fields[%d]", at->index) : "s->g";
-    if (scene_on_step(s) && s->e->target->casts)
+    if (scene_on_step(s) && (s->e->target->casts || s->chunk))
       value = arena_printf(a, "(const %s *)%s", ctype, value);
     break;
   }
@@ -287,8 +297,9 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
     die("a value without a place: %%%u", v);
   }
   const char *read_only = is_written(s, v) ? "" : "const ";
-  Declaration d = {arena_printf(a, "%s%s *%s = %s;", read_only, ctype, s->memory[v], value), type,
-                   at->home == HOME_block && at->updates ? s->memory[at->updates] : NULL};
+  Declaration d = {arena_printf(a, "%s%s *%s = %s%s;", read_only, ctype, s->memory[v], value,
+                                chunk_offset(s, v)),
+                   type, at->home == HOME_block && at->updates ? s->memory[at->updates] : NULL};
   vec_push(a, out, d);
 }
 
@@ -341,9 +352,31 @@ static void clear_counts(Scene *s, int32_t n, Text *out) {
 
 /* ---------- whole functions ---------- */
 
+static void write_about(Scene *s, Text *out) {
+  static const char *const about[] = {
+      [ROLE_counts] = "Denominators of the loss: what this micro-batch adds to those of the update",
+      [ROLE_eval] = "Adds this batch to the accumulators of the evaluation",
+      [ROLE_finish] = "Metrics from the accumulators of all ranks",
+      [ROLE_predict] = "Where the outputs of this batch lie",
+      [ROLE_schedule] = "Factor on the base learning rate; step counts completed updates"};
+  bool known = (size_t)s->role < sizeof about / sizeof *about;
+  if (s->chunk)
+    text_addf(
+        out,
+        "/* The loss and what is around it, for the samples of `step`: those from number `first` "
+        "of the\n   micro-batch on, %lld at most. What only they need has no memory for more. */\n",
+        (long long)s->p->chunk.samples);
+  else if (known && about[s->role])
+    text_addf(out, "/* %s */\n", about[s->role]);
+}
+
 static void write_head(Scene *s, const char *name, Text *out) {
   const Program *p = s->p;
   const Target *target = s->e->target;
+  if (s->chunk) {
+    text_addf(out, "%s void %s(DdpStep *step, int64_t first) {\n", target->chunk_head, name);
+    return;
+  }
   switch (s->role) {
   case ROLE_train:
   case ROLE_eval:
@@ -400,11 +433,35 @@ Made *scene_make(Emit *e, const Program *p, bool inlines) {
   return made;
 }
 
+static const char *chunk_function(const Scene *s) {
+  return s->role == ROLE_train ? "forward_backward_chunk" : "evaluate_chunk";
+}
+
+static void write_chunks(Scene *s, Text *out, const char *indent) {
+  const PlanChunk *c = &s->p->chunk;
+  long long samples = (long long)c->samples;
+  s->batch = true;
+  text_addf(out, "%s/* the loss, %lld sample%s at a time */\n", indent, samples,
+            samples == 1 ? "" : "s");
+  text_addf(out, "%sfor (int64_t first = 0; first < B; first += %lld) {\n", indent, samples);
+  text_addf(out, "%s  DdpStep part = ddp_step_part(step, first, %lld);\n", indent, samples);
+  text_addf(out, "%s  %s(&part, first);\n%s}\n", indent, chunk_function(s), indent);
+  write_ready(s, &s->p->kernels.at[c->first + c->count - 1], out);
+}
+
 void scene_kernels(Scene *s, const Made *made, Text *out, const char *indent) {
   const Program *p = s->p;
+  const PlanChunk *c = &p->chunk;
   const char *last = NULL;
-  for (uint32_t i = 0; i < p->kernels.len; i++) {
+  for (uint32_t i = s->chunk ? c->first : 0; i < (s->chunk ? c->first + c->count : p->kernels.len);
+       i++) {
     const Kernel *k = &p->kernels.at[i];
+    if (!s->chunk && c->count && i == c->first) {
+      write_chunks(s, out, indent);
+      last = NULL;
+      i += c->count - 1;
+      continue;
+    }
     if (scene_on_step(s)) write_heading(s, k, out, indent, &last);
     if (k->epilogue.kind)
       write_epilogue(s, k, &made[i++], out, indent);
@@ -436,29 +493,46 @@ static const char *role_name(Scene *s, int32_t number) {
   return "";
 }
 
-void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *out) {
+/* A function whose kernels are made: the calls first, which name its memory. */
+static void write_function(Scene *s, const char *name, const Made *made, Text *out) {
+  Emit *e = s->e;
+  const Program *p = s->p;
   Names names;
-  Scene s = {.e = e, .p = p, .role = role, .names = &names, .named = {.arena = e->arena}};
-  s.memory = ARENA_ARRAY(e->arena, const char *, p->places.len + 1);
   Text calls = {0};
-  const Made *made = scene_make(e, p, role == ROLE_finish || role == ROLE_schedule);
+  s->names = &names;
+  s->named = (Map){.arena = e->arena};
+  s->memory = ARENA_ARRAY(e->arena, const char *, p->places.len + 1);
   names_init(&names, e->arena, &e->globals);
-  scene_kernels(&s, made, &calls, "  ");
-  for (uint32_t i = 0; role == ROLE_predict && i < p->g->outputs.len; i++) {
+  if (p->chunk.count) names_add(&names, "first");
+  if (p->chunk.count) names_add(&names, "part");
+  scene_kernels(s, made, &calls, "  ");
+  for (uint32_t i = 0; s->role == ROLE_predict && i < p->g->outputs.len; i++) {
     const Output *o = &p->g->outputs.at[i];
-    text_addf(&calls, "  step->results[%d] = %s;\n", o->index, scene_memory(&s, o->value));
+    text_addf(&calls, "  step->results[%d] = %s;\n", o->index, scene_memory(s, o->value));
   }
   const char *body = calls.at ? calls.at : "";
-  write_head(&s, role_name(&s, number), out);
-  if (s.batch)
-    text_addf(out, "  const int64_t B = %s;\n", role == ROLE_optimizer ? "s->n" : "step->batch");
-  declare_all(&s, out);
-  write_unused(&s, body, out);
-  if (role == ROLE_schedule) text_add(out, "  double factor = 1;\n");
-  if (role == ROLE_counts) clear_counts(&s, e->plan->job->train_counts, out);
-  if (s.order.len && scene_on_step(&s)) text_add(out, "\n");
+  write_about(s, out);
+  write_head(s, name, out);
+  if (s->batch)
+    text_addf(out, "  const int64_t B = %s;\n", s->role == ROLE_optimizer ? "s->n" : "step->batch");
+  declare_all(s, out);
+  write_unused(s, body, out);
+  if (s->role == ROLE_schedule) text_add(out, "  double factor = 1;\n");
+  if (s->role == ROLE_counts) clear_counts(s, e->plan->job->train_counts, out);
+  if (s->order.len && scene_on_step(s)) text_add(out, "\n");
   text_add(out, body);
-  if (role == ROLE_schedule) text_add(out, "  return factor;\n");
+  if (s->role == ROLE_schedule) text_add(out, "  return factor;\n");
   text_add(out, "}\n");
   text_free(&calls);
+}
+
+void program_write(Emit *e, const Program *p, Role role, int32_t number, Text *out) {
+  const Made *made = scene_make(e, p, role == ROLE_finish || role == ROLE_schedule);
+  if (p->chunk.count) {
+    Scene chunk = {.e = e, .p = p, .role = role, .chunk = true};
+    write_function(&chunk, chunk_function(&chunk), made, out);
+    text_add(out, "\n");
+  }
+  Scene s = {.e = e, .p = p, .role = role};
+  write_function(&s, role_name(&s, number), made, out);
 }

@@ -86,6 +86,8 @@ const char *root_lowest(DType t);
 bool root_checks_nan(const Nest *n, const NestRoot *r);
 const char *root_stored(Body *b, const NestRoot *r, const char *value); /* as memory holds it */
 bool root_is_read(const Nest *n, Val v); /* by a later stage, as a row value */
+/* Whether it adds to what its memory holds: an operand that says so when the kernel runs; NULL: never. */
+const char *root_adds(Body *b, const NestRoot *r);
 void body_line(Body *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The statement that leaves the root's value where it belongs; the loops that it keeps are open. */
 void body_store(Body *b, const NestRoot *r, const char *value);

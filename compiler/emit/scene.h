@@ -34,6 +34,7 @@ typedef struct Scene { /* a function, or the turn of a loop in one */
   VEC(SceneDraw) draws;
   bool batch, accumulate, host;
   bool inlined; /* a kernel's body stands here, not its call */
+  bool chunk; /* the function of Program.chunk: the step is that of some samples, from `first` on */
   /* in a loop */
   struct Scene *outer;
   const Kernel *loop;

@@ -69,6 +69,7 @@ const Target target_cpu = {
     .kernels = "cpu",
     .function_head = "static",
     .calls_head = "DDP_CALLS\nstatic",
+    .chunk_head = "DDP_CALLS\nstatic",
     .copy = "memcpy",
     .clear = "memset",
     .calls = calls_cpu,

@@ -38,6 +38,7 @@ const Target target_cuda = {
     .kernels = "cuda",
     .function_head = "extern \"C\"",
     .calls_head = "extern \"C\"",
+    .chunk_head = "static",
     .host = &target_cpu,
     .enqueues = true,
     .casts = true,

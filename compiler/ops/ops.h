@@ -7,6 +7,14 @@
 /* Floating-point operations of a value at this batch. */
 double op_flops(const Graph *g, Val v, int64_t batch);
 
+/* A library op whose operands have their samples one behind the other, called for some of them. */
+typedef enum OpSamples {
+  SAMPLES_mixed,  /* computes something else, or nobody has said that it does not */
+  SAMPLES_apart,  /* computes these samples of the result */
+  SAMPLES_summed, /* computes their part of a result that is a sum over samples */
+} OpSamples;
+OpSamples op_samples(const Graph *g, const Value *v);
+
 /* Reference interpreter. `source` supplies what sources stand for (input, param, host, count,
    random draws): fills out[0..elements). With round_f32 every f32 result is rounded to float; 16-bit ones always
    are rounded. */

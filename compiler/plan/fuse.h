@@ -47,7 +47,9 @@ typedef struct ProgramOptions {
   bool no_fuse;
   bool in_order;  /* keep the order of the graph instead of pulling gradients forward */
   bool epilogues; /* of products, on this target */
+  int64_t chunk;  /* samples whose loss is computed at a time; 0: all; or CHUNK_by_size */
 } ProgramOptions;
+enum { CHUNK_by_size = -1 };
 
 /* Which values lie in memory. */
 void fuse_decide(Fuser *f, const Prepared *p, const ProgramOptions *options);
@@ -90,6 +92,20 @@ bool val_list_has(const Val *list, uint32_t n, Val v);
 /* Prepares, fuses, schedules and lays out one graph. */
 void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *options);
 void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options);
+/* By kernel: those that must come after it. */
+typedef struct PlanWaits {
+  uint32_t *at, len, cap;
+} PlanWaits;
+PlanWaits *plan_waits(const Program *p, Arena *a);
+/* Lifetimes, results in place of operands, offsets; also again, after kernels have moved. */
+void plan_lay_out(Program *p, Arena *a);
+/* chunk.c: the loss in chunks of so many samples. Pure: of `wanted` (as ProgramOptions.chunk) for products
+   with so many rows a sample; 0: no chunks. */
+void plan_chunk(Program *p, Arena *a, int64_t wanted);
+int64_t plan_chunk_wanted(const Job *job); /* what `loss_chunk` says */
+int64_t plan_chunk_samples(int64_t batch, int64_t rows, int64_t wanted);
+/* chunkable.c */
+bool plan_chunkable(const Program *p, const Kernel *k);
 /* loop.c: what the kernel of a scan does in one turn. */
 PlanLoop *plan_loop(const Program *p, const Kernel *k, Arena *a, const ProgramOptions *options);
 void plan_memory(Program *p, Arena *a);

@@ -36,7 +36,8 @@ static bool fits(const Program *p, Val operand, Val result, int32_t kernel) {
   Type a = value_at(p->g, operand)->type, b = value_at(p->g, result)->type;
   Dim n, m;
   return from->home == HOME_block && to->home == HOME_block && from->last == kernel &&
-         a.dtype == b.dtype && type_elements(a, &n) && type_elements(b, &m) && dim_equal(n, m);
+         (from->chunk == CHUNK_own) == (to->chunk == CHUNK_own) && a.dtype == b.dtype &&
+         type_elements(a, &n) && type_elements(b, &m) && dim_equal(n, m);
 }
 
 static void place_results(Program *p, uint32_t number) {
@@ -63,6 +64,9 @@ static void place_results(Program *p, uint32_t number) {
 }
 
 void plan_in_place(Program *p) {
+  memset(p->seen, 0, sizeof *p->seen * (p->g->values.len + 1));
+  for (Val v = 1; v < p->places.len; v++) /* buffers and states know theirs */
+    if (p->places.at[v].home == HOME_block) p->places.at[v].updates = NO_VAL;
   for (uint32_t i = 0; i < p->kernels.len; i++)
     if (p->kernels.at[i].nest) place_results(p, i);
   p->seen[0] = p->kernels.len + 1; /* walks count on */

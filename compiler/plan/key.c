@@ -92,6 +92,7 @@ static void add_root(Keyed *k, const NestRoot *r) {
   type_elements(value_at(k->p->g, r->val)->type, &n);
   text_addf(&k->text, "root %d %d %d t%u ", (int)r->kind, r->row_only, plain ? 0 : (int)home,
             r->temp);
+  if (k->p->places.at[r->val].chunk == CHUNK_sum) text_add(&k->text, "adds ");
   add_dims(&k->text, &n, 1);
   if (!r->row_only) add_memory(k, r->val);
   nest_ix_print(&k->text, k->n, r->ix);

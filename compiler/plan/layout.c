@@ -131,6 +131,7 @@ static uint64_t hash_number(int64_t n, uint64_t h) {
 
 static uint64_t hash_program(const Program *p, uint64_t h) {
   h = hash_number(p->g ? p->batch_max : 0, h);
+  if (p->chunk.count) h = hash_number(p->chunk.samples, hash_number(p->chunk.count, h));
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
     h = hash_number(k->nest ? (int64_t)k->key : 0, h);

@@ -80,6 +80,7 @@ PlanLoop *plan_loop(const Program *p, const Kernel *k, Arena *a, const ProgramOp
   ProgramOptions inner = *options;
   inner.in_order = true;
   inner.epilogues = false; /* nobody has looked at them in turns yet */
+  inner.chunk = 0;
   loop->body.backward = s.reverse;
   plan_program(&loop->body, a, body_to_plan(p, k, &s, a, taken), &inner);
   loop->scratch.bytes = loop->body.block_bytes;

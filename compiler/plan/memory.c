@@ -1,6 +1,6 @@
 /* Offsets in the activation block. In: places with lifetimes (in kernel numbers, both ends
-   included). Out: offset and bytes of every HOME_block value at the program's largest batch;
-   block_bytes. Largest first, each at the lowest offset that is free during its whole life; what takes the
+   included). Out: offset and bytes of every HOME_block value at the program's largest batch
+   (in chunks, at that of a chunk); block_bytes. Largest first, each at the lowest offset that is free during its whole life; what takes the
    place of an operand has that place. */
 #include "die.h"
 #include "fuse.h"
@@ -57,7 +57,8 @@ void plan_memory(Program *p, Arena *a) {
     Type t = value_at(p->g, v)->type;
     if (place->home != HOME_block) continue;
     check(place->first >= 0, "%%%u is in the block but no kernel writes it", v);
-    place->bytes = plan_align(type_elements_at(t, p->batch_max) * dtype_bytes(t.dtype), PLAN_ALIGN);
+    int64_t batch = place->chunk == CHUNK_own ? p->chunk.samples : p->batch_max;
+    place->bytes = plan_align(type_elements_at(t, batch) * dtype_bytes(t.dtype), PLAN_ALIGN);
     if (place->updates) continue;
     piece_of[v] = n;
     piece[n] = (Piece){place, n, place->first, place->last};

@@ -5,12 +5,20 @@
 #include "die.h"
 #include "fuse.h"
 #include "op.h"
+#include <stdlib.h>
+
+int64_t plan_chunk_wanted(const Job *job) {
+  const char *text = job_setting(job, "loss_chunk");
+  return text && strcmp(text, "none") ? strtoll(text, NULL, 10) : CHUNK_by_size;
+}
 
 static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch, bool epilogues,
                          KernelNames *names) {
   if (!g || g->outputs.len == 0) return;
   die_context(arena_printf(plan->job->arena, "plan of graph %s", g->name));
   ProgramOptions options = {.batch_max = batch, .epilogues = epilogues};
+  bool has_loss = p == &plan->train || p == &plan->eval;
+  if (has_loss) options.chunk = plan_chunk_wanted(plan->job);
   plan_program(p, plan->job->arena, g, &options);
   plan_name_values(p, plan->job->arena, plan->job);
   plan_name_kernels(p, plan->job->arena, names);

@@ -22,8 +22,15 @@ typedef enum Home {
   HOME_next,   /* bodies of loops: what argument over + index is in the next turn */
   HOME_yield,  /* bodies of loops: a part of the stack `index` */
 } Home;
+/* In a program whose loss is computed in chunks (Program.chunk). */
+typedef enum ChunkRole {
+  CHUNK_none, /* as without chunks; what has samples is written and read at those of the chunk */
+  CHUNK_own,  /* in the block, with the memory of one chunk */
+  CHUNK_sum,  /* in the block, summed over samples: chunks after the first add to it */
+} ChunkRole;
 typedef struct ValuePlace {
   Home home;
+  ChunkRole chunk;
   int32_t index;
   Val alias;
   Val updates; /* the first value whose memory this one is stored over; 0: its own. Buffers and states of
@@ -65,12 +72,20 @@ typedef struct Kernel {
   Epilogue epilogue;     /* of a product: it can do what the next kernel does as well */
   bool apart;            /* nest: what the product before it did not do */
   VEC(Val)
-  reads, writes;            /* nest: in order of first use / of roots; call: inputs / its value,
+  reads, writes; /* nest: in order of first use / of roots; call: inputs / its value,
                                 then the by-products that are read; bases, never aliases */
-  VEC(int32_t) grads_ready; /* leaves whose gradient is complete after this kernel */
-  const char *name;         /* base for the C function: "bias_relu" */
-  Span at;                  /* line of the job */
+  VEC(int32_t)
+  grads_ready; /* leaves whose gradient is complete after this kernel; in chunks, after all of them */
+  const char *name; /* base for the C function: "bias_relu" */
+  Span at;          /* line of the job */
 } Kernel;
+
+/* Kernels that run once for every `samples` samples of a batch, in turn; count 0: none. */
+typedef struct PlanChunk {
+  uint32_t first, count;
+  int64_t samples;
+  int64_t whole_bytes, bytes; /* what only they write and read: for the batch, for a chunk */
+} PlanChunk;
 
 /* One graph, scheduled. g is the plan's own copy (outputs have values of their own, transposes are
    folded into products): use it, not the job's. */
@@ -81,6 +96,7 @@ typedef struct Program {
   int64_t block_bytes;    /* activation block at batch_max */
   int64_t alive_bytes;    /* of it, the most that is alive at one time */
   int64_t batch_max;
+  PlanChunk chunk;
   bool backward;  /* body of a loop that runs backwards */
   uint32_t *seen; /* [values] number of the walk that was there last; [0] that number itself */
 } Program;
@@ -168,6 +184,9 @@ int64_t plan_call_flops(const Program *p, const Kernel *k); /* of a library call
 void plan_dump_nests(Text *out, const Plan *plan);
 /* "gelu_aux_bias": what of it there is; "": none. */
 const char *plan_epilogue_text(const Epilogue *e, Arena *a);
+/* Elements of a sample, where the value is nothing but samples, one behind the other; 0: it has none;
+   -1: neither. */
+int64_t plan_sample_elements(const Graph *g, Val v);
 /* Operands of calls that read through strides (OPF_strided): element [i, j ..] of v is element
    offset + i * stride[0] + j * stride[1] .. of `base`, which it is views of. False: it is not, or the
    strides are not linear in B. */

@@ -19,5 +19,8 @@ void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *op
   fuse_group(&f);
   p->seen = ARENA_ARRAY(a, uint32_t, n + 1);
   plan_schedule(p, &f, options);
-  plan_memory(p, a);
+  plan_lay_out(p, a);
+  if (options->chunk) plan_chunk(p, a, options->chunk);
+  for (uint32_t i = 0; i < p->kernels.len; i++)
+    if (p->kernels.at[i].nest) p->kernels.at[i].key = plan_nest_key(p, &p->kernels.at[i]);
 }

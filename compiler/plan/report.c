@@ -213,6 +213,18 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
   table_print(out, &t);
 }
 
+/* What a loss in chunks has of the block. */
+static void print_chunk(Text *out, const Program *p, const char *what, Arena *a) {
+  const PlanChunk *c = &p->chunk;
+  if (!c->count) return;
+  const Kernel *first = &p->kernels.at[c->first];
+  text_addf(
+      out, "loss in %lld chunks of %lld sample%s, %s: %s -> %s (kernels %u .. %u, from %s to %s)\n",
+      (long long)((p->batch_max + c->samples - 1) / c->samples), (long long)c->samples,
+      c->samples == 1 ? "" : "s", what, number_bytes(a, c->whole_bytes), number_bytes(a, c->bytes),
+      c->first + 1, c->first + c->count, first->name, first[c->count - 1].name);
+}
+
 /* ---------- kernels ---------- */
 int64_t plan_call_flops(const Program *p, const Kernel *k) {
   return k->kind == KERNEL_call ? (int64_t)op_flops(p->g, k->call, p->batch_max) : 0;
@@ -432,6 +444,8 @@ void plan_print(Text *out, const Plan *plan) {
   print_parameters(out, plan, a);
   text_add(out, "\n");
   print_memory(out, plan, a);
+  print_chunk(out, &plan->train, "training", a);
+  print_chunk(out, &plan->eval, "evaluation", a);
   text_add(out, "\n");
   plan_print_work(out, plan, a);
   text_add(out, "\n");

@@ -59,7 +59,6 @@ static void make_places(Program *p, Fuser *f) {
       place.home = HOME_block;
     else if (f->base[v] && f->base[v] != v)
       place = (ValuePlace){.home = HOME_alias, .alias = f->base[v]};
-    place.first = place.last = -1;
     if (place.home == HOME_state || place.home == HOME_buffer) {
       uint32_t *first = map_at(&in_place, memory_key(&place));
       place.updates = *first;
@@ -109,40 +108,37 @@ static Kernel make_kernel(Fuser *f, const Item *item) {
 }
 
 /* ---------- order ---------- */
-typedef VEC(uint32_t) Numbers;
-
 typedef struct Order {
-  Fuser *f;
-  Kernel *all;
+  Arena *a;
+  const Kernel *all;
   uint32_t n;
-  Numbers *after;  /* by kernel: those that wait for it */
-  uint32_t *waits; /* by kernel: for how many */
-  uint32_t *pair;  /* by kernel: product or nest of an epilogue: the other one + 1 */
+  PlanWaits *after;     /* by kernel: those that wait for it */
+  uint32_t *waits;      /* by kernel: for how many */
+  const uint32_t *pair; /* by kernel: product or nest of an epilogue: the other one + 1 */
 } Order;
 
 static void wait_for(Order *o, uint32_t later, uint32_t earlier) {
-  Numbers *after = &o->after[earlier];
+  PlanWaits *after = &o->after[earlier];
   if (later == earlier || (after->len && after->at[after->len - 1] == later)) return;
-  vec_push(o->f->arena, after, later);
+  vec_push(o->a, after, later);
   o->waits[later]++;
 }
 
 /* A product and what its epilogue would do follow one another. */
-static void pair_epilogues(Order *o) {
-  Fuser *f = o->f;
+static void pair_epilogues(const Fuser *f, Kernel *all, uint32_t n, uint32_t *pair) {
   for (uint32_t i = 0; i < f->epilogues.len; i++) {
     Epilogue e = f->epilogues.at[i];
     int32_t call = f->item_of[e.product],
             nest = f->item_of[e.kind == EPILOGUE_bgrad ? e.sums : e.y];
     bool others = false;
-    for (uint32_t k = 0; k < o->n; k++)
-      others = others || ((int32_t)k != nest &&
-                          val_list_has(o->all[k].reads.at, o->all[k].reads.len, e.product));
-    if (!epilogue_check(f, &e, &o->all[nest], others)) continue;
-    o->all[call].epilogue = e;
-    o->all[nest].apart = true;
-    o->pair[call] = (uint32_t)nest + 1;
-    o->pair[nest] = (uint32_t)call + 1;
+    for (uint32_t k = 0; k < n; k++)
+      others = others ||
+               ((int32_t)k != nest && val_list_has(all[k].reads.at, all[k].reads.len, e.product));
+    if (!epilogue_check(f, &e, &all[nest], others)) continue;
+    all[call].epilogue = e;
+    all[nest].apart = true;
+    pair[call] = (uint32_t)nest + 1;
+    pair[nest] = (uint32_t)call + 1;
   }
 }
 
@@ -153,8 +149,11 @@ static uint64_t overwritten(const Program *p, Val v) {
 }
 
 /* A kernel waits for whoever writes what it reads; one that overwrites a source, for its readers. */
-static void find_waits(Order *o, const Program *p) {
-  Arena *a = o->f->arena;
+static Order find_waits(const Program *p, Arena *a, const Kernel *all, uint32_t n,
+                        const uint32_t *pair) {
+  Order order = {.a = a, .all = all, .n = n, .pair = pair}, *o = &order;
+  o->after = ARENA_ARRAY(a, PlanWaits, n + 1);
+  o->waits = ARENA_ARRAY(a, uint32_t, n + 1);
   uint32_t *writer = ARENA_ARRAY(a, uint32_t, p->places.len); /* by value: kernel + 1 */
   Map overwriter = {.arena = a};                              /* source -> kernel + 1 */
   for (uint32_t i = 0; i < o->n; i++)
@@ -175,6 +174,17 @@ static void find_waits(Order *o, const Program *p) {
       if (over) wait_for(o, over - 1, i);
     }
   }
+  return order;
+}
+
+PlanWaits *plan_waits(const Program *p, Arena *a) {
+  uint32_t *pair = ARENA_ARRAY(a, uint32_t, p->kernels.len + 1);
+  for (uint32_t i = 0; i < p->kernels.len; i++) {
+    if (!p->kernels.at[i].apart) continue;
+    pair[i] = i;
+    pair[i - 1] = i + 1;
+  }
+  return find_waits(p, a, p->kernels.at, p->kernels.len, pair).after;
 }
 
 static uint64_t order_key(const Order *o, uint32_t i, bool in_order) {
@@ -189,18 +199,15 @@ static void put_next(Order *o, Program *p, uint32_t next, Heap *ready, bool in_o
     if (--o->waits[later] == 0 && !o->all[later].apart)
       heap_push(ready, order_key(o, later, in_order));
   }
-  vec_push(o->f->arena, &p->kernels, o->all[next]);
+  vec_push(o->a, &p->kernels, o->all[next]);
 }
 
 static void order_kernels(Program *p, Fuser *f, bool in_order) {
-  Order o = {.f = f, .n = f->items.len};
-  o.all = ARENA_ARRAY(f->arena, Kernel, o.n);
-  o.after = ARENA_ARRAY(f->arena, Numbers, o.n);
-  o.waits = ARENA_ARRAY(f->arena, uint32_t, o.n);
-  o.pair = ARENA_ARRAY(f->arena, uint32_t, o.n);
-  for (uint32_t i = 0; i < o.n; i++) o.all[i] = make_kernel(f, &f->items.at[i]);
-  pair_epilogues(&o);
-  find_waits(&o, p);
+  Kernel *all = ARENA_ARRAY(f->arena, Kernel, f->items.len + 1);
+  uint32_t *pair = ARENA_ARRAY(f->arena, uint32_t, f->items.len + 1);
+  for (uint32_t i = 0; i < f->items.len; i++) all[i] = make_kernel(f, &f->items.at[i]);
+  pair_epilogues(f, all, f->items.len, pair);
+  Order o = find_waits(p, f->arena, all, f->items.len, pair);
   Heap ready = {.arena = f->arena}; /* what completes a gradient before the rest; each by number */
   for (uint32_t i = 0; i < o.n; i++)
     if (!o.waits[i] && !o.all[i].apart) heap_push(&ready, order_key(&o, i, in_order));
@@ -222,11 +229,11 @@ static void plan_loops(Program *p, Fuser *f, const ProgramOptions *options) {
     if (k->kind != KERNEL_call || value_at(p->g, k->call)->op != OP_scan) continue;
     k->loop = plan_loop(p, k, f->arena, options);
     k->loop->read = read[k->call] || f->output[k->call];
-    k->loop->scratch.first = k->loop->scratch.last = (int32_t)i;
   }
 }
 
 static void set_lifetimes(Program *p) {
+  for (Val v = 1; v < p->places.len; v++) p->places.at[v].first = p->places.at[v].last = -1;
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
     for (uint32_t w = 0; w < k->writes.len; w++) {
@@ -235,6 +242,7 @@ static void set_lifetimes(Program *p) {
       place->last = (int32_t)i;
     }
     for (uint32_t r = 0; r < k->reads.len; r++) p->places.at[k->reads.at[r]].last = (int32_t)i;
+    if (k->loop) k->loop->scratch.first = k->loop->scratch.last = (int32_t)i;
   }
   for (uint32_t i = 0; i < p->g->outputs.len; i++) { /* stay until the program ends */
     ValuePlace *place = &p->places.at[p->g->outputs.at[i].value];
@@ -243,14 +251,28 @@ static void set_lifetimes(Program *p) {
   }
 }
 
+/* What outlives a chunk is alive during all of them. */
+static void outlive_chunks(Program *p) {
+  int32_t first = (int32_t)p->chunk.first, last = first + (int32_t)p->chunk.count - 1;
+  for (Val v = 1; v < p->places.len && p->chunk.count; v++) {
+    ValuePlace *place = &p->places.at[v];
+    if (place->chunk == CHUNK_own || place->last < first || place->first > last) continue;
+    if (place->first > first) place->first = first;
+    if (place->last < last) place->last = last;
+  }
+}
+
+void plan_lay_out(Program *p, Arena *a) {
+  set_lifetimes(p);
+  outlive_chunks(p);
+  plan_in_place(p);
+  plan_memory(p, a);
+}
+
 void plan_schedule(Program *p, Fuser *f, const ProgramOptions *options) {
   p->g = f->g;
   p->batch_max = options->batch_max;
   make_places(p, f);
   order_kernels(p, f, options->in_order);
   plan_loops(p, f, options);
-  set_lifetimes(p);
-  plan_in_place(p);
-  for (uint32_t i = 0; i < p->kernels.len; i++)
-    if (p->kernels.at[i].nest) p->kernels.at[i].key = plan_nest_key(p, &p->kernels.at[i]);
 }

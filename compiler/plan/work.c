@@ -139,7 +139,8 @@ PlanSteps plan_steps(const Plan *plan, Arena *a) {
   if (before) {
     Program without = {0};
     const ProgramOptions options = {.batch_max = p->batch_max,
-                                    .epilogues = plan->job->target.epilogues};
+                                    .epilogues = plan->job->target.epilogues,
+                                    .chunk = plan_chunk_wanted(plan->job)};
     plan_program(&without, plan->job->arena, before, &options);
     s.out.block_before = without.block_bytes;
   }

@@ -29,10 +29,13 @@ static void show(const Graph *g, const Program *p, uint64_t seed, const char *wh
   text_free(&t);
 }
 
+static int chunked, runs; /* kernels and programs that were run in chunks */
+
 static void check_outputs(Arena *a, const Graph *g, const Program *p, uint64_t seed, int64_t batch,
-                          bool together) {
+                          bool together, int64_t samples) {
   double **want = graph_eval(a, g, batch);
-  Results got = program_eval(a, p, batch, together);
+  Results got = program_eval_in_chunks(a, p, batch, together, samples);
+  chunked += got.chunked;
   if (got.fault) show(g, p, seed, got.fault);
   assert_null(got.fault);
   for (uint32_t i = 0; i < g->outputs.len; i++) {
@@ -54,6 +57,7 @@ static void check_memory(const Program *p) {
       if (x->home != HOME_block || y->home != HOME_block) continue;
       bool alive = x->first <= y->last && y->first <= x->last;
       Val of_x = x->updates ? x->updates : v, of_y = y->updates ? y->updates : w;
+      if (of_x == of_y && p->chunk.count) continue; /* of other samples at the same time */
       if (of_x == of_y) { /* one takes the place of the other as that is read for the last time */
         assert_true(x->first >= y->last || y->first >= x->last);
         continue;
@@ -70,12 +74,15 @@ static uint32_t run_one(uint64_t seed, int values, int outputs, bool no_fuse, bo
   Graph *g = random_graph(a, seed, values, outputs);
   ProgramOptions options = {
       .batch_max = BATCH_MAX, .no_fuse = no_fuse, .in_order = in_order, .epilogues = seed % 3 == 0};
+  options.chunk = seed % 4 < 2 ? 0 : (int64_t)(seed % 4) - 1;
   Program p = {0};
   plan_program(&p, a, g, &options);
   check_memory(&p);
+  runs += p.chunk.count > 0;
   for (int i = 0; i < 3; i++) {
-    check_outputs(a, g, &p, seed, batches[i], false);
-    if (options.epilogues) check_outputs(a, g, &p, seed, batches[i], true);
+    check_outputs(a, g, &p, seed, batches[i], false, 0);
+    check_outputs(a, g, &p, seed, batches[i], false, 1 + (int64_t)(seed % 2));
+    if (options.epilogues) check_outputs(a, g, &p, seed, batches[i], true, 0);
   }
   uint32_t kernels = p.kernels.len;
   arena_free(a);
@@ -96,7 +103,9 @@ static void random_graphs(void **state) {
     if (one) break;
   }
   print_message("%u kernels fused, %u unfused\n", fused, unfused);
+  print_message("%d kernels and %d programs in chunks\n", chunked, runs);
   assert_true(fused < unfused);
+  assert_true(one || (chunked > graphs && runs > 0));
 }
 
 int main(void) {

@@ -111,6 +111,7 @@ static Job *make_job(Arena *a, const char *cap) {
       {.key = "on_nan", .value = "stop"},
       {.key = "debug", .value = "[]"},
       {.key = "ema_decay", .value = "none"},
+      {.key = "loss_chunk", .value = "none"},
   };
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
     vec_push(a, &job->settings, settings[i]);
@@ -282,10 +283,34 @@ static void whole_tensor_optimizer(void **state) {
   arena_free(a);
 }
 
+/* The loss in up to 8 chunks, of at least 1024 rows; or as asked for. */
+static void chunks(void **state) {
+  (void)state;
+  static const struct {
+    int64_t batch, rows, wanted, samples;
+  } cases[] = {{12, 1024, CHUNK_by_size, 2},
+               {64, 1024, CHUNK_by_size, 8},
+               {4, 1024, CHUNK_by_size, 1},
+               {4, 256, CHUNK_by_size, 0},
+               {5, 256, CHUNK_by_size, 4},
+               {1, 1 << 20, CHUNK_by_size, 0},
+               {4096, 1, CHUNK_by_size, 1024},
+               {12, 1024, 0, 0},
+               {12, 1, 5, 5},
+               {12, 1024, 12, 0},
+               {12, 1024, 100, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_int_equal(plan_chunk_samples(cases[i].batch, cases[i].rows, cases[i].wanted),
+                     cases[i].samples);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(layout), cmocka_unit_test(small_buckets),
-      cmocka_unit_test(names),  cmocka_unit_test(hash),
-      cmocka_unit_test(report), cmocka_unit_test(whole_tensor_optimizer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(chunks),
+                                     cmocka_unit_test(layout),
+                                     cmocka_unit_test(small_buckets),
+                                     cmocka_unit_test(names),
+                                     cmocka_unit_test(hash),
+                                     cmocka_unit_test(report),
+                                     cmocka_unit_test(whole_tensor_optimizer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* See program_eval.h. */
 #include "program_eval.h"
 #include "die.h"
+#include "fuse.h"
 #include <math.h>
 
 /* ---------- sources ---------- */
@@ -45,7 +46,9 @@ double **graph_eval(Arena *a, const Graph *g, int64_t batch) {
 typedef struct Machine {
   Arena *a;
   const Program *p;
-  int64_t batch;
+  int64_t batch; /* of the kernels that run: in chunks, that of a chunk */
+  int64_t first; /* its first sample in the whole batch */
+  bool together; /* products do what their epilogues say */
   double *block;
   double **own; /* [values] what does not lie in the block */
   const char *fault;
@@ -65,6 +68,8 @@ static double *cell(Machine *m, Val v, int64_t i) {
     return &nowhere;
   }
   if (place->home == HOME_alias) return cell(m, place->alias, i);
+  int64_t sample = plan_sample_elements(m->p->g, v);
+  if (sample > 0 && place->chunk != CHUNK_own) i += m->first * sample;
   if (place->home == HOME_block) return &m->block[place->offset + i * dtype_bytes(t.dtype)];
   if (place->home == HOME_none || !m->own[v]) {
     m->fault = "a value is used that is not in memory";
@@ -102,6 +107,15 @@ static double read_cell(Machine *m, Val v, int64_t i) {
   return *cell(m, v, i);
 }
 
+/* In chunks after the first, what has no samples is a sum over them. */
+static bool adds_to(const Machine *m, Val v) {
+  return m->first > 0 && plan_sample_elements(m->p->g, v) == 0;
+}
+
+static void put(Machine *m, Val v, int64_t i, double x) {
+  *cell(m, v, i) = (adds_to(m, v) ? *cell(m, v, i) : 0) + x;
+}
+
 /* ---------- nests ---------- */
 typedef struct Run {
   Machine *m;
@@ -109,6 +123,7 @@ typedef struct Run {
   int64_t *loop; /* [loops] */
   double *temp;  /* [insts] */
   double **row;  /* [roots] per element of the root */
+  double **sum;  /* [roots] what chunks before have summed */
   bool **touched;
   double **best;
 } Run;
@@ -173,7 +188,8 @@ static double inst_value(const Run *r, const Inst *i) {
     Type type = value_at(m->p->g, i->val)->type;
     for (int d = 0; d < type.rank; d++) batched = batched || !dim_known(type.dim[d]);
     int64_t each = batched ? all / m->batch : all;
-    return sample_element(m->p->g, i->val, index_value(r, i->ix2) * each + index_value(r, i->ix));
+    int64_t sample = index_value(r, i->ix2) + (batched ? m->first : 0);
+    return sample_element(m->p->g, i->val, sample * each + index_value(r, i->ix));
   }
   case INST_select:
     return t[i->in[0]] != 0 ? t[i->in[1]] : t[i->in[2]];
@@ -214,7 +230,8 @@ static void root_step(Run *r, const Stage *s, uint32_t number) {
   }
   if (root->row_only) return;
   double *memory = cell(r->m, root->val, at);
-  *memory = *to;
+  if (first) r->sum[number][at] = adds_to(r->m, root->val) ? *memory : 0;
+  *memory = r->sum[number][at] + *to;
 }
 
 static void run_inner(Run *r, const Stage *s, uint32_t depth) {
@@ -243,11 +260,13 @@ static void run_nest(Machine *m, const Nest *n) {
   r.loop = ARENA_ARRAY(m->a, int64_t, n->loops.len + 1);
   r.temp = ARENA_ARRAY(m->a, double, n->insts.len);
   r.row = ARENA_ARRAY(m->a, double *, n->roots.len);
+  r.sum = ARENA_ARRAY(m->a, double *, n->roots.len);
   r.best = ARENA_ARRAY(m->a, double *, n->roots.len);
   r.touched = ARENA_ARRAY(m->a, bool *, n->roots.len);
   for (uint32_t i = 0; i < n->roots.len; i++) {
     int64_t size = type_elements_at(value_at(n->g, n->roots.at[i].val)->type, m->batch);
     r.row[i] = ARENA_ARRAY(m->a, double, size);
+    r.sum[i] = ARENA_ARRAY(m->a, double, size);
     r.best[i] = ARENA_ARRAY(m->a, double, size);
     r.touched[i] = ARENA_ARRAY(m->a, bool, size);
   }
@@ -295,7 +314,7 @@ static void run_call(Machine *m, const Kernel *kernel) {
   int64_t n = type_elements_at(x->type, m->batch);
   double *out = ARENA_ARRAY(m->a, double, n);
   op_def(x->op)->interpret(m->p->g, x, m->batch, in, out);
-  for (int64_t k = 0; k < n; k++) *cell(m, v, k) = out[k];
+  for (int64_t k = 0; k < n; k++) put(m, v, k, out[k]);
   for (uint32_t w = 1; w < kernel->writes.len; w++) {
     Val part = kernel->writes.at[w];
     const Value *y = value_at(m->p->g, part);
@@ -308,7 +327,7 @@ static void run_call(Machine *m, const Kernel *kernel) {
 
 /* ---------- a product with its epilogue ---------- */
 static void poison(Machine *m, Val v) {
-  if (!v) return;
+  if (!v || adds_to(m, v)) return;
   int64_t n = type_elements_at(value_at(m->p->g, v)->type, m->batch);
   for (int64_t i = 0; i < n; i++) *cell(m, v, i) = NAN;
 }
@@ -325,7 +344,7 @@ static void add_columns(Machine *m, Val sums, const double *of, int64_t n) {
   for (int64_t i = 0; i < columns; i++) {
     double s = 0;
     for (int64_t k = i; k < n; k += columns) s += of[k];
-    *cell(m, sums, i) = s;
+    put(m, sums, i, s);
   }
 }
 
@@ -350,7 +369,7 @@ static void run_together(Machine *m, const Kernel *kernel) {
       (void)gelu(read_cell(m, e->aux, i), &slope);
       out[i] *= slope;
     }
-    *cell(m, e->y, i) = out[i];
+    put(m, e->y, i, out[i]);
   }
   if (e->sums && e->kind == EPILOGUE_dgelu) add_columns(m, e->sums, out, n);
   if (e->kind == EPILOGUE_bgrad)
@@ -358,20 +377,44 @@ static void run_together(Machine *m, const Kernel *kernel) {
                 type_elements_at(value_at(m->p->g, x->in[!e->first])->type, m->batch));
 }
 
-Results program_eval(Arena *a, const Program *p, int64_t batch, bool together) {
-  Machine m = {.a = a, .p = p, .batch = batch};
+static void run_kernel(Machine *m, const Kernel *k) {
+  if (m->together && k->apart) return;
+  if (m->together && k->epilogue.kind)
+    run_together(m, k);
+  else if (k->kind == KERNEL_nest)
+    run_nest(m, k->nest);
+  else
+    run_call(m, k);
+}
+
+/* Kernels from..to for so many samples at a time. */
+static void run_chunks(Machine *m, uint32_t from, uint32_t to, int64_t samples) {
+  int64_t batch = m->batch;
+  for (; m->first < batch; m->first += samples) {
+    m->batch = batch - m->first < samples ? batch - m->first : samples;
+    for (uint32_t i = from; i < to; i++) run_kernel(m, &m->p->kernels.at[i]);
+  }
+  m->first = 0;
+  m->batch = batch;
+}
+
+Results program_eval_in_chunks(Arena *a, const Program *p, int64_t batch, bool together,
+                               int64_t samples) {
+  Machine m = {.a = a, .p = p, .batch = batch, .together = together};
+  Results r = {.at = ARENA_ARRAY(a, double *, p->g->outputs.len)};
   lay_out(&m);
   for (uint32_t i = 0; i < p->kernels.len; i++) {
     const Kernel *k = &p->kernels.at[i];
-    if (together && k->apart) continue;
-    if (together && k->epilogue.kind)
-      run_together(&m, k);
-    else if (k->kind == KERNEL_nest)
-      run_nest(&m, k->nest);
-    else
-      run_call(&m, k);
+    if (p->chunk.count && i == p->chunk.first) {
+      run_chunks(&m, i, i + p->chunk.count, p->chunk.samples);
+      i += p->chunk.count - 1;
+    } else if (samples && !(together && (k->apart || k->epilogue.kind)) && plan_chunkable(p, k)) {
+      run_chunks(&m, i, i + 1, samples);
+      r.chunked++;
+    } else {
+      run_kernel(&m, k);
+    }
   }
-  Results r = {.at = ARENA_ARRAY(a, double *, p->g->outputs.len)};
   for (uint32_t i = 0; i < p->g->outputs.len; i++) {
     Val v = p->g->outputs.at[i].value;
     int64_t n = type_elements_at(value_at(p->g, v)->type, batch);
@@ -380,4 +423,8 @@ Results program_eval(Arena *a, const Program *p, int64_t batch, bool together) {
   }
   r.fault = m.fault;
   return r;
+}
+
+Results program_eval(Arena *a, const Program *p, int64_t batch, bool together) {
+  return program_eval_in_chunks(a, p, batch, together, 0);
 }

@@ -12,9 +12,13 @@ void sample_source(void *self, const Graph *g, Val v, double *out);
 typedef struct Results {
   double **at;       /* [outputs of the graph] */
   const char *fault; /* what the program did that it must not do; NULL */
+  int chunked;       /* kernels that ran for some samples at a time, each by itself */
 } Results;
 /* together: products do what their epilogues say, and the nests behind them do not run. */
 Results program_eval(Arena *a, const Program *p, int64_t batch, bool together);
+/* Also, every kernel that may be (plan_chunkable) in chunks of so many samples; 0: none. */
+Results program_eval_in_chunks(Arena *a, const Program *p, int64_t batch, bool together,
+                               int64_t samples);
 /* Outputs through the reference interpreter. */
 double **graph_eval(Arena *a, const Graph *g, int64_t batch);
 #endif

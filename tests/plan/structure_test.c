@@ -1,8 +1,10 @@
 /* Structure by counts: every cases/NAME.ir begins with lines
-     ; expect kernels=7 calls=3 block=4096 stages=5 ready=2,1,0
-   Each pair is compared with the plan of the file's graph (at batch 64 in the plan; block is exact
-   bytes; stages: the most of one kernel; epilogues: of products, in order, for a target that has them). The
-   program must also compute what the interpreter says; with epilogues in both ways.
+     ; expect kernels=7 calls=3 block=4096 stages=5 ready=2,1,0 chunk=3+4
+   Each pair is compared with the plan of the file's graph (block is exact bytes; stages: the most of one kernel;
+   epilogues: of products, in order, for a target that has them; chunk: the first kernel of the loss in chunks and
+   how many, 0+0: there are none). A line `; chunks of 2` asks for these with so many samples (-1: by size),
+   `; batch 1000` for a plan at that batch, else at 64. The program must also compute what the interpreter says; with
+   epilogues in both ways.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,6 +50,8 @@ static const char *actual(Arena *a, const Program *p, const char *key) {
   if (!strcmp(key, "block")) return arena_printf(a, "%lld", (long long)p->block_bytes);
   if (!strcmp(key, "ready")) return ready;
   if (!strcmp(key, "epilogues")) return epilogues(a, p);
+  if (!strcmp(key, "chunk")) return arena_printf(a, "%u+%u", p->chunk.first, p->chunk.count);
+  if (!strcmp(key, "samples")) return arena_printf(a, "%lld", (long long)p->chunk.samples);
   return "an unknown key";
 }
 
@@ -81,6 +85,11 @@ static void check_numbers(Arena *a, const Graph *g, const Program *p, bool toget
   }
 }
 
+static int64_t asked(const char *text, const char *what, int64_t otherwise) {
+  const char *at = strstr(text, what);
+  return at ? atoll(at + strlen(what)) : otherwise;
+}
+
 static void run_case(void **state) {
   Arena *a = arena_new();
   const char *path = arena_printf(a, "%s/%s", folder, (const char *)*state);
@@ -91,7 +100,9 @@ static void run_case(void **state) {
   assert_non_null(g);
   Program p = {0};
   bool epilogues = strstr(source_get(file)->text, " epilogues=") != NULL;
-  ProgramOptions options = {.batch_max = PLAN_BATCH, .epilogues = epilogues};
+  ProgramOptions options = {.epilogues = epilogues};
+  options.chunk = asked(source_get(file)->text, "; chunks of ", 0);
+  options.batch_max = asked(source_get(file)->text, "; batch ", PLAN_BATCH);
   plan_program(&p, a, g, &options);
   if (getenv("PLAN_TEST_SHOW"))
     for (uint32_t i = 0; i < p.kernels.len; i++) {

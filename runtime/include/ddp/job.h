@@ -221,6 +221,17 @@ typedef struct DdpStep {
   const void **results;      /* [n_results], set by predict(): in the block until the next step */
 } DdpStep;
 
+/* The step for samples first .. first + most - 1, or as many as there are. `fields` and the block are those
+   of the whole micro-batch; gradients are added to from the second part on. */
+static inline DdpStep ddp_step_part(const DdpStep *step, int64_t first, int64_t most) {
+  DdpStep part = *step;
+  part.batch = step->batch - first < most ? step->batch - first : most;
+  if (step->sample) part.sample = step->sample + first;
+  if (step->row) part.row = step->row + first;
+  part.accumulate = step->accumulate || first > 0;
+  return part;
+}
+
 /* Called by the emitted backward as soon as a gradient is complete (ddp/reducer.c). */
 void ddp_grad_ready(DdpStep *step, int32_t tensor);
 /* out = in summed over ranks, in the same place of the program on all of them, between the buckets that have
