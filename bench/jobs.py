@@ -45,48 +45,55 @@ def gpt_data(name, rows, context):
     return write
 
 
+def gpt_net(vocabulary, context, layers, width, heads):
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.o = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+        def forward(self, x):
+            b, t, _ = x.shape
+            q, k, v = (p.view(b, t, heads, width // heads).transpose(1, 2) for p in self.qkv(x).split(width, 2))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.o(y.transpose(1, 2).reshape(b, t, width))
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln1, self.attn, self.ln2 = nn.LayerNorm(width), Attention(), nn.LayerNorm(width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            x = x + self.attn(self.ln1(x))
+            return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
+
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+            self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
+            self.ln = nn.LayerNorm(width)
+            self.head = nn.Linear(width, vocabulary, bias=False)
+            self.head.weight = self.tokens.weight
+
+        def forward(self, x):
+            return self.head(self.ln(self.blocks(self.tokens(x) + self.positions(torch.arange(context, device=x.device)))))
+
+    return GPT
+
+
 def gpt(name, vocabulary, context, layers, width, heads, batch):
     def job(folder):
         import torch
-        import torch.nn as nn
         import torch.nn.functional as F
         from torch_ddp import linear
-
-        class Attention(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.qkv, self.o = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-            def forward(self, x):
-                b, t, _ = x.shape
-                q, k, v = (p.view(b, t, heads, width // heads).transpose(1, 2) for p in self.qkv(x).split(width, 2))
-                y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-                return self.o(y.transpose(1, 2).reshape(b, t, width))
-
-        class Block(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.ln1, self.attn, self.ln2 = nn.LayerNorm(width), Attention(), nn.LayerNorm(width)
-                self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-            def forward(self, x):
-                x = x + self.attn(self.ln1(x))
-                return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
-
-        class GPT(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-                self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
-                self.ln = nn.LayerNorm(width)
-                self.head = nn.Linear(width, vocabulary, bias=False)
-                self.head.weight = self.tokens.weight
-
-            def forward(self, x):
-                return self.head(self.ln(self.blocks(self.tokens(x) + self.positions(torch.arange(context)))))
-
         table = read_idx(os.path.join(folder, f"{name}.tokens")).long()
-        return dict(net=GPT, x=table[:, :-1], y=table[:, 1:], batch=batch, lr=3e-4, schedule=linear, warmup=0,
+        return dict(net=gpt_net(vocabulary, context, layers, width, heads), x=table[:, :-1], y=table[:, 1:], batch=batch,
+                    lr=3e-4, schedule=linear, warmup=0,
                     loss=lambda net, x, y: F.cross_entropy(net(x).view(-1, vocabulary), y.reshape(-1)),
                     optimizer=lambda p, lr: torch.optim.AdamW(p, lr, weight_decay=0.0, fused=True))
     return job

@@ -7,6 +7,7 @@
 #include "fuse.h"
 #include "kernels/random.h"
 #include "program.h"
+#include "recorded.h"
 #include <dlfcn.h>
 #include <libgen.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 enum { SEED = 1234, UPDATE = 5, EPOCH = 3, FIRST_SAMPLE = 40, FIRST_ROW = 700 };
-enum { MOST_SAMPLES = 64, MOST_SUMS = 16 };
+enum { MOST_SUMS = DDP_MAX_COUNTS };
 
 typedef struct Entry {
   Program p;
@@ -315,79 +316,166 @@ static const char *back(Emitted *e, const void *at, size_t bytes) {
   return here;
 }
 
+/* A step with all that it reads, in the host's memory. */
+typedef struct Laid {
+  DdpStep step;
+  const void *fields[RECORDED_FIELDS];
+  size_t field_bytes[RECORDED_FIELDS], arena_bytes;
+  double counts[MOST_SUMS], sums[MOST_SUMS];
+  int64_t sample[RECORDED_SAMPLES], row[RECORDED_SAMPLES];
+  DdpScalars scalars;
+} Laid;
+
+static void lay_sources(Emitted *e, const Entry *entry, int64_t batch,
+                        void (*source)(void *, const Graph *, Val, double *), void *self, Laid *l) {
+  const Program *p = &entry->p;
+  for (Val v = 1; v < p->g->values.len; v++) {
+    const Value *x = value_at(p->g, v);
+    int64_t n = op_has(x->op, OPF_source) && op_def(x->op)->attrs ? x->attr[0].as.i : 0;
+    if (x->op == OP_input) {
+      l->fields[n] = filled(e->arena, p->g, v, batch, NULL, source, self);
+      l->field_bytes[n] = (size_t)type_elements_at(x->type, batch) * 8;
+    }
+    if (x->op == OP_param)
+      filled(e->arena, p->g, v, batch,
+             l->step.params + program_segment(entry->plan, (int32_t)n)->offset, source, self);
+    if (x->op == OP_buffer)
+      filled(e->arena, p->g, v, batch,
+             l->step.buffers + program_segment(entry->plan, (int32_t)n)->offset, source, self);
+    if (x->op == OP_count) source(self, p->g, v, &l->counts[n]);
+    if (x->op == OP_share) source(self, p->g, v, &l->step.share);
+    if (x->op == OP_host) source(self, p->g, v, &l->step.loss_scale);
+  }
+}
+
+static Laid *lay_out(Emitted *e, const Entry *entry, int64_t batch,
+                     void (*source)(void *, const Graph *, Val, double *), void *self) {
+  Arena *a = e->arena;
+  Laid *l = ARENA_NEW(a, Laid);
+  *l = (Laid){.arena_bytes = (size_t)entry->leaf_elements * 4 + 64};
+  for (int64_t i = 0; i < RECORDED_SAMPLES; i++)
+    l->sample[i] = FIRST_SAMPLE + i, l->row[i] = FIRST_ROW + i;
+  l->step = (DdpStep){.batch = batch,
+                      .fields = l->fields,
+                      .sample = l->sample,
+                      .row = l->row,
+                      .params = arena_alloc(a, l->arena_bytes),
+                      .frozen = arena_alloc(a, l->arena_bytes),
+                      .grads = arena_alloc(a, l->arena_bytes),
+                      .buffers = arena_alloc(a, l->arena_bytes),
+                      .counts = l->counts,
+                      .share = 1,
+                      .seed = SEED,
+                      .update = UPDATE,
+                      .epoch = EPOCH,
+                      .sums = l->sums};
+  lay_sources(e, entry, batch, source, self, l);
+  l->scalars = (DdpScalars){.seed = SEED,
+                            .update = UPDATE,
+                            .epoch = EPOCH,
+                            .share = l->step.share,
+                            .loss_scale = l->step.loss_scale};
+  memcpy(l->scalars.counts, l->counts, sizeof l->scalars.counts);
+  return l;
+}
+
 /* The step in the memory of the device. */
-static void place_step(Emitted *e, DdpStep *step, size_t arena_bytes) {
-  DdpScalars scalars = {.seed = step->seed,
-                        .update = step->update,
-                        .epoch = step->epoch,
-                        .share = step->share,
-                        .loss_scale = step->loss_scale};
-  memcpy(scalars.counts, step->counts, sizeof scalars.counts);
-  step->params = there(e, step->params, arena_bytes);
-  step->frozen = there(e, step->frozen, arena_bytes);
-  step->grads = there(e, step->grads, arena_bytes);
-  step->buffers = there(e, step->buffers, arena_bytes);
-  step->sample = there(e, step->sample, MOST_SAMPLES * sizeof *step->sample);
-  step->row = there(e, step->row, MOST_SAMPLES * sizeof *step->row);
-  step->sums = there(e, step->sums, MOST_SUMS * sizeof *step->sums);
-  step->scalars = there(e, &scalars, sizeof scalars);
+static void place_step(Emitted *e, Laid *l) {
+  DdpStep *step = &l->step;
+  for (int i = 0; i < RECORDED_FIELDS; i++)
+    if (l->fields[i]) l->fields[i] = there(e, l->fields[i], l->field_bytes[i]);
+  step->params = there(e, step->params, l->arena_bytes);
+  step->frozen = there(e, step->frozen, l->arena_bytes);
+  step->grads = there(e, step->grads, l->arena_bytes);
+  step->buffers = there(e, step->buffers, l->arena_bytes);
+  step->sample = there(e, step->sample, sizeof l->sample);
+  step->row = there(e, step->row, sizeof l->row);
+  step->sums = there(e, step->sums, sizeof l->sums);
+  step->scalars = there(e, &l->scalars, sizeof l->scalars);
   if (!e->there) return;
   step->scratch = workspace(e, (size_t)e->there->scratch);
   step->stream = e->there->device->stream(DDP_STREAM_compute);
+}
+
+/* Where in the buffers output i of a graph stands. */
+static int64_t output_place(const Entry *entry, uint32_t i, Type *type) {
+  const Program *p = &entry->p;
+  Val v = kernel_base(p, p->g->outputs.at[i].value);
+  *type = value_at(p->g, p->g->outputs.at[i].value)->type;
+  check(p->places.at[v].home == HOME_buffer, "an output that is no buffer");
+  return program_segment(entry->plan, p->places.at[v].index)->offset;
 }
 
 void emitted_run(Emitted *e, int number, int64_t batch,
                  void (*source)(void *self, const Graph *g, Val v, double *out), void *self,
                  double **out) {
   Entry *entry = &e->entries.at[number];
-  const Program *p = &entry->p;
-  Arena *a = e->arena;
-  const void *fields[64] = {0};
-  double counts[MOST_SUMS] = {0}, sums[MOST_SUMS] = {0};
-  int64_t sample[MOST_SAMPLES], row[MOST_SAMPLES];
-  for (int64_t i = 0; i < MOST_SAMPLES; i++) sample[i] = FIRST_SAMPLE + i, row[i] = FIRST_ROW + i;
-  size_t arena_bytes = (size_t)entry->leaf_elements * 4 + 64;
-  DdpStep step = {.batch = batch,
-                  .fields = fields,
-                  .sample = sample,
-                  .row = row,
-                  .params = arena_alloc(a, arena_bytes),
-                  .frozen = arena_alloc(a, arena_bytes),
-                  .grads = arena_alloc(a, arena_bytes),
-                  .buffers = arena_alloc(a, arena_bytes),
-                  .block = workspace(e, (size_t)p->block_bytes),
-                  .counts = counts,
-                  .share = 1,
-                  .seed = SEED,
-                  .update = UPDATE,
-                  .epoch = EPOCH,
-                  .sums = sums};
-  for (Val v = 1; v < p->g->values.len; v++) {
-    const Value *x = value_at(p->g, v);
-    int64_t n = op_has(x->op, OPF_source) && op_def(x->op)->attrs ? x->attr[0].as.i : 0;
-    if (x->op == OP_input)
-      fields[n] = there(e, filled(a, p->g, v, batch, NULL, source, self),
-                        (size_t)type_elements_at(x->type, batch) * 8);
-    if (x->op == OP_param)
-      filled(a, p->g, v, batch, step.params + program_segment(entry->plan, (int32_t)n)->offset,
-             source, self);
-    if (x->op == OP_buffer)
-      filled(a, p->g, v, batch, step.buffers + program_segment(entry->plan, (int32_t)n)->offset,
-             source, self);
-    if (x->op == OP_count) source(self, p->g, v, &counts[n]);
-    if (x->op == OP_share) source(self, p->g, v, &step.share);
-    if (x->op == OP_host) source(self, p->g, v, &step.loss_scale);
-  }
-  place_step(e, &step, arena_bytes);
-  entry->run(&step);
-  const char *buffers = back(e, step.buffers, arena_bytes);
-  for (uint32_t i = 0; i < p->g->outputs.len; i++) {
-    Val v = kernel_base(p, p->g->outputs.at[i].value);
-    Type t = value_at(p->g, p->g->outputs.at[i].value)->type;
-    check(p->places.at[v].home == HOME_buffer, "an output that is no buffer");
-    const char *from = buffers + program_segment(entry->plan, p->places.at[v].index)->offset;
+  Laid *l = lay_out(e, entry, batch, source, self);
+  l->step.block = workspace(e, (size_t)entry->p.block_bytes);
+  place_step(e, l);
+  entry->run(&l->step);
+  const char *buffers = back(e, l->step.buffers, l->arena_bytes);
+  for (uint32_t i = 0; i < entry->p.g->outputs.len; i++) {
+    Type t;
+    const char *from = buffers + output_place(entry, i, &t);
     for (int64_t k = 0; k < type_elements_at(t, batch); k++) out[i][k] = get(from, t.dtype, k);
   }
+}
+
+/* ---------- for a machine without ddpc ---------- */
+
+void emitted_write(Emitted *e, const char *path) {
+  assemble(e);
+  FILE *f = fopen(path, "w");
+  check(f && fputs(e->whole, f) >= 0 && !fclose(f), "cannot write %s", path);
+}
+
+static void put_bytes(FILE *to, const void *at, size_t bytes) {
+  check(bytes == 0 || fwrite(at, bytes, 1, to) == 1, "cannot write the cases");
+}
+
+/* What is not zero of an arena. */
+static void put_arena(FILE *to, const void *arena, size_t bytes) {
+  const char *at = arena;
+  RecordedChunk c;
+  for (size_t i = 0; i < bytes; i += sizeof c.data) {
+    size_t n = bytes - i < sizeof c.data ? bytes - i : sizeof c.data;
+    c = (RecordedChunk){.offset = (int64_t)i};
+    memcpy(c.data, at + i, n);
+    for (size_t k = 0; k < sizeof c.data; k++) {
+      if (!c.data[k]) continue;
+      put_bytes(to, &c, sizeof c);
+      break;
+    }
+  }
+  put_bytes(to, &(RecordedChunk){.offset = -1}, sizeof c);
+}
+
+void emitted_record(Emitted *e, int number, int64_t batch,
+                    void (*source)(void *self, const Graph *g, Val v, double *out), void *self,
+                    const EmittedWant *want, FILE *to) {
+  const Entry *entry = &e->entries.at[number];
+  const Laid *l = lay_out(e, entry, batch, source, self);
+  Type t;
+  RecordedCase c = {.graph = number,
+                    .batch = batch,
+                    .arena_bytes = (int64_t)l->arena_bytes,
+                    .block_bytes = entry->p.block_bytes,
+                    .scalars = l->scalars};
+  check(entry->p.g->outputs.len == 1, "a case of several outputs");
+  snprintf(c.name, sizeof c.name, "%s", want->name);
+  c.output = output_place(entry, 0, &t);
+  c.dtype = (int32_t)t.dtype;
+  c.elements = type_elements_at(t, batch);
+  memcpy(c.sample, l->sample, sizeof c.sample);
+  memcpy(c.row, l->row, sizeof c.row);
+  for (int i = 0; i < RECORDED_FIELDS; i++) c.field_bytes[i] = (int64_t)l->field_bytes[i];
+  put_bytes(to, &c, sizeof c);
+  for (int i = 0; i < RECORDED_FIELDS; i++) put_bytes(to, l->fields[i], l->field_bytes[i]);
+  put_arena(to, l->step.params, l->arena_bytes);
+  put_arena(to, l->step.buffers, l->arena_bytes);
+  put_bytes(to, want->value, (size_t)c.elements * sizeof *want->value);
+  put_bytes(to, want->tolerance, (size_t)c.elements * sizeof *want->tolerance);
 }
 
 /* The draw in the turns of the loops that the interpreter is in. */

@@ -5,6 +5,7 @@
 #include "emit.h"
 #include "ops.h"
 #include "plan.h"
+#include <stdio.h>
 
 typedef struct Emitted Emitted;
 Emitted *emitted_new(Arena *a, const Target *target);
@@ -21,6 +22,15 @@ const char *emitted_text(const Emitted *e); /* after emitted_build */
 void emitted_run(Emitted *e, int number, int64_t batch,
                  void (*source)(void *self, const Graph *g, Val v, double *out), void *self,
                  double **out);
+/* For a machine without ddpc (tests/gpu/replay.c): the text as a file, and a graph with what it reads and what must come out. */
+typedef struct EmittedWant {
+  const char *name;
+  const double *value, *tolerance; /* of each element of the one output */
+} EmittedWant;
+void emitted_write(Emitted *e, const char *path);
+void emitted_record(Emitted *e, int number, int64_t batch,
+                    void (*source)(void *self, const Graph *g, Val v, double *out), void *self,
+                    const EmittedWant *want, FILE *to);
 /* What the draw v gives in emitted_run, for the interpreter. */
 void emitted_draw(const Graph *g, Val v, int64_t batch, double *out);
 #endif

@@ -30,6 +30,7 @@ static Case cases[MOST];
 static int n_cases;
 static int rows[OP_COUNT]; /* cases of each op */
 static Emitted *emitted;
+static int op_step = 1; /* every so many rows of the table */
 
 static void sample_source(void *self, const Graph *g, Val v, double *out) {
   const Case *c = self;
@@ -146,7 +147,7 @@ static int set_up(void **state) {
   (void)state;
   arena = arena_new();
   emitted = emitted_new(arena, &TEST_TARGET);
-  for (int op = 1; op < OP_COUNT; op++) {
+  for (int op = 1; op < OP_COUNT; op += op_step) {
     Sample s[SAMPLES_MAX];
     int n = samples((OpKind)op, s);
     for (int i = 0; i < n; i++) {
@@ -157,20 +158,27 @@ static int set_up(void **state) {
   return 0;
 }
 
-static void compare(Case *c) {
+static const double *wanted(Case *c) {
   Interp how = {.batch = SAMPLE_BATCH, .round_f32 = true, .source = sample_source, .self = c};
-  const double *want = interp_run(arena, c->s.g, &how)[c->s.y];
+  return interp_run(arena, c->s.g, &how)[c->s.y];
+}
+
+static double tolerance_of(const Case *c, double want) {
+  /* 16 bits: what lies between two numbers may be rounded to either */
+  double step = c->type == DT_bf16 ? 0x1p-7 : c->type == DT_f16 ? 0x1p-10 : 4e-6;
+  /* and composite ops keep what they compute on the way, numbers about 1 */
+  double size = op_has(c->s.op, OPF_decompose) && c->type != DT_f32 ? 1 : 0;
+  return 1e-6 + step * (size + fabs(want));
+}
+
+static void compare(Case *c) {
+  const double *want = wanted(c);
   int64_t n = sample_count(c->s.g, c->s.y);
   double *got = ARENA_ARRAY(arena, double, n + 1);
   emitted_run(emitted, c->number, SAMPLE_BATCH, sample_source, c, &got);
   for (int64_t i = 0; i < n; i++) {
-    /* 16 bits: what lies between two numbers may be rounded to either */
-    double step = c->type == DT_bf16 ? 0x1p-7 : c->type == DT_f16 ? 0x1p-10 : 4e-6;
-    /* and composite ops keep what they compute on the way, numbers about 1 */
-    double size = op_has(c->s.op, OPF_decompose) && c->type != DT_f32 ? 1 : 0;
-    double tolerance = 1e-6 + step * (size + fabs(want[i]));
     bool same = isnan(want[i]) ? isnan(got[i]) != 0 : got[i] == want[i];
-    if (same || fabs(got[i] - want[i]) <= tolerance) continue;
+    if (same || fabs(got[i] - want[i]) <= tolerance_of(c, want[i])) continue;
     print_error("%s in %s, element %lld: emitted C gives %.9g, the interpreter %.9g\n",
                 op_def(c->s.op)->name, dtype_name(c->type), (long long)i, got[i], want[i]);
     fail();
@@ -202,6 +210,28 @@ static void cuda_compiled(void **state) {
   (void)state;
   emitted_compiles(emitted, TEST_NVCC);
 }
+/* graphs.cu and cases.bin for tools/gpu-check. */
+static int record(const char *folder, const char *step) {
+  if (step) op_step = atoi(step);
+  check(op_step > 0, "usage: record FOLDER [STEP]");
+  set_up(NULL);
+  emitted_write(emitted, arena_printf(arena, "%s/graphs.cu", folder));
+  FILE *to = fopen(arena_printf(arena, "%s/cases.bin", folder), "wb");
+  check(to, "cannot write into %s", folder);
+  for (int i = 0; i < n_cases; i++) {
+    Case *c = &cases[i];
+    int64_t n = sample_count(c->s.g, c->s.y);
+    double *tolerance = ARENA_ARRAY(arena, double, n + 1);
+    EmittedWant want = {.value = wanted(c), .tolerance = tolerance};
+    want.name = arena_printf(arena, "%s in %s", op_def(c->s.op)->name, dtype_name(c->type));
+    for (int64_t k = 0; k < n; k++) tolerance[k] = tolerance_of(c, want.value[k]);
+    emitted_record(emitted, c->number, SAMPLE_BATCH, sample_source, c, &want, to);
+  }
+  check(!fclose(to), "cannot write into %s", folder);
+  printf("%d cases\n", n_cases);
+  return 0;
+}
+
 static void cuda_emulated(void **state) {
   (void)state;
   ops_agree("g++", "-O1");
@@ -251,6 +281,7 @@ int main(int argc, char **argv) {
 #ifdef TEST_CUDA
   const struct CMUnitTest compiled[] = {cmocka_unit_test(cuda_compiled)};
   if (argc > 1 && !strcmp(argv[1], "nvcc")) return cmocka_run_group_tests(compiled, set_up, NULL);
+  if (argc > 2 && !strcmp(argv[1], "record")) return record(argv[2], argv[3]);
 #endif
   (void)argc, (void)argv;
   const struct CMUnitTest tests[] = {

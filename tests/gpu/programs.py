@@ -4,10 +4,12 @@
     programs.py nvcc NAME      compiles without a warning for three architectures, and links with CUDA's libraries
     programs.py tools          what ddpc says and does about GPUs
     programs.py epilogues      which products do what follows them in the same call
+    programs.py wide           kernels over more than 2^31 elements count in 64 bits, others in 32
 
 What they compute in the emulator is e2e/emulated.py's."""
 import collections
 import os
+import re
 import shutil
 import struct
 import sys
@@ -116,8 +118,31 @@ def epilogues():
             expect(found == (wanted if target != "cpu" else {}), f"{name} {flags} for {target}: {dict(found)}")
 
 
+def kernels(text):
+    """The texts of the kernels of a .cu file."""
+    return re.findall(r"^static __global__ .*?^}", text, re.S | re.M)
+
+
+def wide():
+    """Row 47: an index of 32 bits would overflow, silently. On a GPU: part `large` of tools/gpu-check."""
+    with Folder() as f:
+        job = shutil.copy(os.path.join(ROOT, "tests/reports/large.ddp"), f.file("large.ddp"))
+        with open(f.file("train.csv"), "w") as data:
+            data.write("0\n" * 4)
+        texts = {path: must([DDPC, path, "--target", "cuda:sm_90", "--emit=cu", "-o", "-"]).out
+                 for path in (job, prepared(f, "digits"))}
+        large, digits = texts.values()
+        over = [k for k in kernels(large) if "2200000000" in k]
+        expect(len(over) >= 3, f"{len(over)} kernels over the buffer")
+        for k in over:
+            expect("int64_t" in k and not re.search(r"\bint (at|i|first|team) ", k), f"32 bits:\n{k}")
+        expect("ddp_blocks(INT64_C(2200000000)" in large, "a number of blocks is cut to 32 bits")
+        expect(all(re.search(r"\bint (at|i|first|team) ", k) for k in kernels(digits) if "blockIdx" in k),
+               "64 bits where 32 do")
+
+
 if __name__ == "__main__":
-    if sys.argv[1] in ("tools", "epilogues"):
-        main({"tools": tools, "epilogues": epilogues})
+    if sys.argv[1] != "nvcc":
+        main({"tools": tools, "epilogues": epilogues, "wide": wide})
     sys.argv.remove("nvcc")
     main({name: lambda name=name: nvcc(name) for name in JOBS})
