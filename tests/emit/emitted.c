@@ -13,6 +13,7 @@
 #include <string.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SEED = 1234, UPDATE = 5, EPOCH = 3, FIRST_SAMPLE = 40, FIRST_ROW = 700 };
@@ -208,6 +209,29 @@ static void open_device(Emitted *e, void *library) {
   fine(e->there->device->open(&job, 0, 1));
 }
 
+/* TEST_ORDERS="forward reverse ...": compiled once, what follows happens in a process for each order of threads and blocks.
+   The first process ends with what they say; it alone removes the files. */
+static bool split_by_order(const char *source, const char *library) {
+  char *orders = getenv("TEST_ORDERS"), *save = NULL;
+  int bad = 0, status;
+  if (!orders) return false;
+  for (char *order = strtok_r(strdupa(orders), " ", &save); order;
+       order = strtok_r(NULL, " ", &save)) {
+    fflush(NULL);
+    pid_t child = fork();
+    check(child >= 0, "cannot fork");
+    if (child == 0) {
+      setenv("CUDASIM_ORDER", order, 1);
+      fprintf(stderr, "order %s\n", order);
+      return true;
+    }
+    check(waitpid(child, &status, 0) == child, "no child");
+    bad |= status != 0;
+  }
+  remove_files(source, library);
+  exit(bad);
+}
+
 void emitted_build(Emitted *e, const char *cc, const char *flags) {
   const char *source = write_source(e), *library = arena_printf(e->arena, "%s.so", source);
 #pragma GCC diagnostic push
@@ -216,13 +240,14 @@ void emitted_build(Emitted *e, const char *cc, const char *flags) {
                                      TEST_DEFINITIONS, library, source, TEST_LIBRARIES);
 #pragma GCC diagnostic pop
   check(system(command) == 0, "`%s` failed", command);
+  bool mine = !split_by_order(source, library);
   void *handle = dlopen(library, RTLD_NOW | (e->language->target->host ? RTLD_GLOBAL : RTLD_LOCAL));
   check(handle, "%s", dlerror());
   void (*const *graphs)(DdpStep *) = (void (*const *)(DdpStep *))dlsym(handle, "graphs");
   check(graphs, "no graphs in %s", library);
   for (uint32_t i = 0; i < e->entries.len; i++) e->entries.at[i].run = graphs[i];
   if (e->language->target->host) open_device(e, handle);
-  remove_files(source, library);
+  if (mine) remove_files(source, library);
 }
 
 /* ---------- running ---------- */
