@@ -110,10 +110,10 @@ const char *root_stored(Body *b, const NestRoot *r, const char *value) {
 }
 
 const char *root_adds(Body *b, const NestRoot *r) {
-  const ValuePlace *place = body_place(b, r->val);
-  if (place->home == HOME_grad && b->accumulates)
+  if (body_place(b, r->val)->home == HOME_grad && b->accumulates)
     return body_operand(b, OPERAND_accumulate, 0, false);
-  return place->chunk == CHUNK_sum ? body_operand(b, OPERAND_more, 0, false) : NULL;
+  bool sum = b->p->places.at[r->val].chunk == CHUNK_sum; /* its own: not what lay there before */
+  return sum ? body_operand(b, OPERAND_more, 0, false) : NULL;
 }
 
 void body_store(Body *b, const NestRoot *r, const char *value) {

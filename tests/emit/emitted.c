@@ -124,11 +124,11 @@ static Plan *make_plan(Arena *a, Graph *g, int64_t *leaf_elements) {
   return plan;
 }
 
-int emitted_add(Emitted *e, Graph *g, int64_t batch_max) {
+int emitted_add(Emitted *e, Graph *g, int64_t batch_max, int64_t chunk) {
   Entry entry = {0};
   entry.plan = make_plan(e->arena, g, &entry.leaf_elements);
-  ProgramOptions how = {.batch_max = batch_max,
-                        .epilogues = e->language->target->epilogues != NULL};
+  ProgramOptions how = {
+      .batch_max = batch_max, .chunk = chunk, .epilogues = e->language->target->epilogues != NULL};
   plan_program(&entry.p, e->arena, g, &how);
   plan_name_values(&entry.p, e->arena, NULL);
   KernelNames taken = {0};
@@ -138,9 +138,11 @@ int emitted_add(Emitted *e, Graph *g, int64_t batch_max) {
   e->emit.leaf_name = ARENA_ARRAY(e->arena, const char *, n + 1);
   for (uint32_t i = 0; i < n; i++) e->emit.leaf_name[i] = entry.plan->job->leaves.at[i].name;
   int number = (int)e->entries.len;
-  text_addf(&e->functions, "#define forward_backward graph_%d\n", number);
+  text_addf(&e->functions,
+            "#define forward_backward graph_%d\n#define forward_backward_chunk chunk_%d\n", number,
+            number);
   program_write(&e->emit, &entry.p, ROLE_train, 0, &e->functions);
-  text_add(&e->functions, "#undef forward_backward\n\n");
+  text_add(&e->functions, "#undef forward_backward\n#undef forward_backward_chunk\n\n");
   vec_push(e->arena, &e->entries, entry);
   return number;
 }

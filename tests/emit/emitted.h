@@ -9,8 +9,9 @@
 
 typedef struct Emitted Emitted;
 Emitted *emitted_new(Arena *a, const Target *target);
-/* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number. */
-int emitted_add(Emitted *e, Graph *g, int64_t batch_max);
+/* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number. chunk: as of
+   ProgramOptions. */
+int emitted_add(Emitted *e, Graph *g, int64_t batch_max, int64_t chunk);
 const Program *emitted_program(const Emitted *e, int number);
 /* Compiles everything with `cc FLAGS`, warnings being errors, and loads it; dies otherwise. */
 void emitted_build(Emitted *e, const char *cc, const char *flags);

@@ -127,7 +127,7 @@ static void add_case(Sample s, DType type, int part) {
   for (int k = 0; k < s.inputs; k++)
     c->in[k] = ARENA_ARRAY(arena, double, sample_count(s.g, s.in[k]) + 1);
   sample_fill(&c->s, (uint64_t)n_cases, c->in);
-  c->number = emitted_add(emitted, pass_widen(pass_decompose(c->s.g)), BATCH_MAX);
+  c->number = emitted_add(emitted, pass_widen(pass_decompose(c->s.g)), BATCH_MAX, 0);
   rows[s.op]++;
   if (part) rows[OP_part]++;
 }

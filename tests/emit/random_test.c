@@ -1,5 +1,6 @@
 /* Random graphs through plan and emitter, compiled and run, against the reference interpreter: fused
-   stages, views, guards, reductions in scalars and in memory, at several batch sizes. */
+   stages, views, guards, reductions in scalars and in memory, at several batch sizes; where the graph has a part
+   that may be, in chunks of samples. */
 #include "emitted.h"
 #include "random_graph.h"
 #include "program_eval.h"
@@ -54,11 +55,14 @@ static void agree(const char *cc, const char *flags) {
   Arena *a = arena_new();
   Emitted *e = emitted_new(a, &TEST_TARGET);
   Graph *graphs[GRAPHS];
-  int numbers[GRAPHS];
+  int numbers[GRAPHS], in_chunks = 0;
   for (int i = 0; i < GRAPHS; i++) {
     graphs[i] = random_graph(a, (uint64_t)i, VALUES, OUTPUTS);
-    numbers[i] = emitted_add(e, graphs[i], BATCH_MAX);
+    numbers[i] = emitted_add(e, graphs[i], BATCH_MAX, i % 3);
+    in_chunks += emitted_program(e, numbers[i])->chunk.count > 0;
   }
+  print_message("%d graphs with a part in chunks of samples\n", in_chunks);
+  assert_true(in_chunks > 0);
   emitted_build(e, cc, flags);
   for (int i = 0; i < GRAPHS; i++)
     for (int64_t batch = 1; batch <= BATCH_MAX; batch += 3)
