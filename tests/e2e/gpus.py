@@ -6,7 +6,7 @@ import filecmp
 import json
 import os
 
-from ddptest import ROOT, SLOW, Folder, Skip, expect, main, run
+from ddptest import BUILD, ROOT, SLOW, Folder, Skip, expect, main, run
 
 JOB = "examples/digits/job.ddp"
 TRAIN = ["--max_steps", "24", "--gradient_accumulation_steps", "2", "--eval_strategy", "steps", "--eval_steps", "12"]
@@ -44,6 +44,14 @@ def without_driver():
         refuses(train, ["--nproc-per-node", "auto"], {}, 1, "this machine has no NVIDIA driver")
         r = run([train, "--help"])
         expect(r.code == 0, r.out)
+
+
+def names():
+    """The stand-in of cuBLASLt has the names that programs of CUDA 12 and 13 open; with another one they would find NVIDIA's,
+    or nothing."""
+    for major in 12, 13:
+        path = os.path.join(BUILD, "lib", "cudasim", f"libcublasLt.so.{major}")
+        expect(os.path.realpath(path).endswith("/libcublasltsim.so") and os.path.exists(path), f"{path} is not the stand-in")
 
 
 def same_weights(f, a, b):
@@ -87,4 +95,4 @@ def measured():
         same_weights(f, "first", "second")
 
 
-main({"missing": missing, "without_driver": without_driver, "replay": replay, "measured": measured})
+main({"missing": missing, "names": names, "without_driver": without_driver, "replay": replay, "measured": measured})

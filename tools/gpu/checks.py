@@ -30,7 +30,8 @@ class Bench:
 
     def need(self, name):
         if name not in self.builder.made:
-            raise NotHere(f"{name} is not in the pack")
+            packed = name in self.programs or (name == "ops" and os.path.isdir(os.path.join(self.pack, "ops")))
+            raise Wrong(f"{name} was not built") if packed else NotHere(f"{name} is not in the pack")
         if self.builder.made[name]:
             raise Wrong(f"{name} was not built:\n{self.builder.made[name]}")
         return self.builder.binary(name)
