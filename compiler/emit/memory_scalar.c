@@ -16,6 +16,16 @@ bool body_is_gradient(const Body *b, Val v) {
   return optimizer_of(b) && at->home == HOME_input && at->index == 1;
 }
 
+void body_hold(Body *b) {
+  bool changes = false;
+  for (uint32_t i = 0; i < b->n->roots.len; i++) {
+    const NestRoot *r = &b->n->roots.at[i];
+    changes = changes || (!r->row_only && body_place(b, r->val)->home == HOME_state);
+  }
+  if (!changes || !b->e->target->scalars_in_memory || !optimizer_of(b)) return;
+  body_line(b, "if (%s->hold) return;", body_operand(b, OPERAND_rates, 0, false));
+}
+
 static bool is_rate(const Body *b, const Value *v) {
   if (!optimizer_of(b) || v->op != OP_host) return false;
   return !strcmp(v->attr[0].as.text, "lr") || !strcmp(v->attr[0].as.text, "weight_decay");

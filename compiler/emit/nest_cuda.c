@@ -155,6 +155,7 @@ static void write_sums(Device *d, KernelCalls *calls) {
   d->b.operands = &call.operands;
   d->b.indent = "  ";
   name_written(d, true);
+  body_hold(&d->b);
   device_add_parts(d);
   share(d, "sum", 256, &call, calls);
   text_free(&body);
@@ -182,6 +183,7 @@ static void write_piece(Device *d, const char *suffix, KernelCalls *calls) {
       device_place_parts(d, d->many ? (int64_t)(d->b.n->roots.len * 16 + 255) / 256 * 256 : 0);
   if (end > e->nest_scratch) e->nest_scratch = end;
   name_written(d, false);
+  body_hold(&d->b);
   find_rows(d);
   device_once(d);
   if (d->piece->shape == SHAPE_rows)

@@ -295,6 +295,7 @@ static void write_body(Writer *w, const Kernel *k) {
     scalar_begin_stage(b, s, &w->path[i], NULL);
   }
   if (!b->operand_name) body_written(b);
+  body_hold(b);
   write_outer(w, 0);
 }
 

@@ -76,6 +76,8 @@ const char *body_in_memory(Body *b, const Value *v);
 uint32_t body_host_depth(const Body *b, Val v, const LoopPath *path);
 /* The gradient that a step of an optimizer reads: it counts times DdpRates.clip. */
 bool body_is_gradient(const Body *b, Val v);
+/* A kernel of an optimizer that changes parameters or states first looks at DdpRates.hold. */
+void body_hold(Body *b);
 
 /* Roots: where they lie, whether that is an accumulator of the step; the type in which a sum or a
    maximum is kept (losses and metrics in double), and what a maximum begins with. */

@@ -8,10 +8,13 @@
 #include "graph.h"
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static cudaStream_t streams[DDP_STREAMS];
 static cudaEvent_t passed; /* of `order`: a wait keeps to what was recorded when it was enqueued */
+static cudaEvent_t *marks;
+static int n_marks;
 static char description[384];
 
 static DdpError *make_streams(void) {
@@ -55,10 +58,40 @@ static DdpError *cuda_open(const DdpJob *job, int local_rank, int local_world) {
   return cuda_status((cudaError_t)job->target->init(), "prepare the program's kernels");
 }
 
+static DdpError *make_marks(int n) {
+  cudaEvent_t *more = realloc(marks, (size_t)n * sizeof *more);
+  if (!more) return ddp_error(DDP_MEMORY, "out of memory");
+  marks = more;
+  for (; n_marks < n; n_marks++)
+    DDP_TRY(cuda_status(cudaEventCreateWithFlags(&marks[n_marks], cudaEventDisableTiming),
+                        "make an event"));
+  return NULL;
+}
+
+static DdpError *cuda_mark(int number, void *first) {
+  if (number >= n_marks) DDP_TRY(make_marks(number + 1));
+  return cuda_status(cudaEventRecord(marks[number], first), "mark a place in a stream");
+}
+
+static DdpError *cuda_await(int number, void *stream) {
+  if (number >= n_marks)
+    return ddp_error(DDP_FAILED, "mark %d was never set (internal fault)", number);
+  return cuda_status(cudaStreamWaitEvent(stream, marks[number], 0),
+                     "let a stream wait for another");
+}
+
+static void drop_marks(void) {
+  for (int i = 0; i < n_marks; i++) (void)cudaEventDestroy(marks[i]);
+  free(marks);
+  marks = NULL;
+  n_marks = 0;
+}
+
 static void cuda_close(void) {
   cuda_graph_drop();
   cuda_gemm_close();
   cudnn_close();
+  drop_marks();
   if (passed) (void)cudaEventDestroy(passed);
   passed = NULL;
   for (int i = 0; i < DDP_STREAMS; i++) {
@@ -196,6 +229,8 @@ const DdpDevice ddp_device_cuda = {
     .copy = cuda_copy,
     .clear = cuda_clear,
     .order = cuda_order,
+    .mark = cuda_mark,
+    .await = cuda_await,
     .synchronise = cuda_synchronise,
     .poll = cuda_poll,
     .failure = cuda_failure,

@@ -48,6 +48,7 @@ DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group,
   r->group = group;
   r->grads = grads;
   r->wire = options->wire;
+  r->tells = -1;
   DdpError *e = build(r, options->bucket_cap_mb);
   if (!e) e = ddp_reducer_device_open(r);
   if (e)
@@ -62,8 +63,11 @@ int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out) {
   return r->n;
 }
 
-void ddp_reducer_tell_loss(DdpReducer *r, bool on) {
-  r->tell_loss = on;
+const float *ddp_reducer_tell_loss(DdpReducer *r, bool on) {
+  int b = 0;
+  while (on && b < r->n && r->info[b].first + r->info[b].count <= r->job->loss_after) b++;
+  r->tells = on && b < r->n ? b : -1;
+  return r->tells < 0 ? NULL : r->grads + r->info[b].begin;
 }
 
 void ddp_reducer_begin(DdpReducer *r, bool synchronise, int64_t update) {
@@ -83,10 +87,10 @@ static void start_complete(DdpReducer *r, const DdpStep *step) {
     Bucket *b = &r->buckets[r->started];
     const DdpBucketInfo *i = &r->info[r->started];
     if (r->device.on) {
-      r->error = ddp_reducer_device_bucket(r, r->started++);
+      r->error = ddp_reducer_device_bucket(r, r->started++, step);
       continue;
     }
-    if (r->started == 0 && r->tell_loss && !isfinite(step->sums[0])) r->grads[i->begin] = NAN;
+    if (r->started == r->tells && !isfinite(step->sums[0])) r->grads[i->begin] = NAN;
     r->error = ddp_group_all_reduce_start(r->group, r->grads + i->begin, i->end - i->begin, r->wire,
                                           b->what, &b->work);
     r->started++;

@@ -20,8 +20,10 @@ typedef struct DdpReducerOptions {
 DdpError *ddp_reducer_open(DdpReducer **out, const DdpJob *job, DdpGroup *group, float *grads,
                            const DdpReducerOptions *options);
 int ddp_reducer_buckets(const DdpReducer *r, const DdpBucketInfo **out);
-/* From now on a loss that is not finite on one rank makes the first bucket not finite on all of them. */
-void ddp_reducer_tell_loss(DdpReducer *r, bool on);
+/* From now on a loss that is not finite on one rank makes a bucket not finite on all of them: the first one that
+   is complete behind the loss, whose first element is marked. Returns its place in the arena, NULL: there is no such
+   bucket. */
+const float *ddp_reducer_tell_loss(DdpReducer *r, bool on);
 /* Whether the model itself has summed over ranks (SyncBatchNorm): then every micro-batch is collective. */
 bool ddp_reducer_sums(const DdpReducer *r);
 /* Before each micro-batch. synchronise: this is the last one of the window. */
@@ -36,6 +38,12 @@ DdpError *ddp_reducer_finish(DdpReducer *r, DdpBucketDone *done, void *self,
    What is enqueued in the place of `pass`: with the sums it also makes what comes after it wait for them. */
 typedef void DdpPass(DdpStep *step);
 DdpPass *ddp_reducer_pass_of(const DdpReducer *r, DdpPass *pass);
+/* For a pass that goes on behind backward, in which more is enqueued on the stream of computation: backward is over;
+   bucket by bucket what comes next waits for its sum (`marks` must be on); and for all sums. */
+void ddp_reducer_marks(DdpReducer *r, bool on);
+DdpError *ddp_reducer_over(DdpReducer *r);
+DdpError *ddp_reducer_await(DdpReducer *r, int bucket);
+DdpError *ddp_reducer_join(DdpReducer *r);
 /* After each pass, whether it ran or was replayed. */
 void ddp_reducer_passed(DdpReducer *r);
 /* After ddp_reducer_finish, which does not wait then: until all that is enqueued on the stream of computation has

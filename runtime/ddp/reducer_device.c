@@ -75,7 +75,7 @@ static DdpError *tell(const DdpReducer *r, int place, DdpStream stream) {
                     d->stream(stream));
 }
 
-DdpError *ddp_reducer_device_bucket(DdpReducer *r, int bucket) {
+DdpError *ddp_reducer_device_bucket(DdpReducer *r, int bucket, const DdpStep *step) {
   const DdpBucketInfo *i = &r->info[bucket];
   int64_t n = i->end - i->begin;
   const size_t each = r->wire == DDP_f32 ? sizeof(float) : sizeof(uint16_t);
@@ -86,8 +86,11 @@ DdpError *ddp_reducer_device_bucket(DdpReducer *r, int bucket) {
   DDP_TRY(keep(r, e));
   enter(r, &e);
   if (room) room += (size_t)i->begin * sizeof(uint16_t);
+  if (bucket == r->tells) r->job->target->arena.tell(at, step->sums, step->stream);
   DDP_TRY(ddp_group_device_sum(r->group, at, at, n, r->wire, room, e.what));
-  return tell(r, bucket, DDP_STREAM_wire);
+  DDP_TRY(tell(r, bucket, DDP_STREAM_wire));
+  const DdpDevice *d = device_of(r);
+  return r->device.marks ? d->mark(bucket, d->stream(DDP_STREAM_wire)) : NULL;
 }
 
 DdpError *ddp_reducer_device_sum(DdpReducer *r, float *out, const float *in, int64_t n) {
@@ -99,12 +102,32 @@ DdpError *ddp_reducer_device_sum(DdpReducer *r, float *out, const float *in, int
   return ddp_group_device_join(r->group);
 }
 
+/* ---------- behind backward ---------- */
+
+void ddp_reducer_marks(DdpReducer *r, bool on) {
+  r->device.marks = on;
+}
+
+DdpError *ddp_reducer_over(DdpReducer *r) {
+  return tell(r, r->n, DDP_STREAM_compute);
+}
+
+DdpError *ddp_reducer_await(DdpReducer *r, int bucket) {
+  const DdpDevice *d = device_of(r);
+  if (r->info[bucket].end == r->info[bucket].begin) return NULL;
+  return d->await(bucket, d->stream(DDP_STREAM_compute));
+}
+
+DdpError *ddp_reducer_join(DdpReducer *r) {
+  return ddp_group_device_join(r->group);
+}
+
 static void pass_and_join(DdpStep *step) {
   DdpReducer *r = step->reducer;
   r->job->forward_backward(step);
   if (!r->active || r->error) return;
-  r->error = tell(r, r->n, DDP_STREAM_compute);
-  if (!r->error) r->error = ddp_group_device_join(r->group);
+  r->error = ddp_reducer_over(r);
+  if (!r->error) r->error = ddp_reducer_join(r);
 }
 
 DdpPass *ddp_reducer_pass_of(const DdpReducer *r, DdpPass *pass) {

@@ -29,6 +29,7 @@ typedef struct DdpReducerDevice {
   uint64_t *sequence;      /* [n] in the flight record */
   DdpPassScript script[2]; /* of passes that only accumulate, that sum gradients */
   bool by_hand;            /* this pass is enqueued by hand */
+  bool marks;              /* of the buckets that have come, on the stream of collectives */
 } DdpReducerDevice;
 
 struct DdpReducer {
@@ -36,7 +37,7 @@ struct DdpReducer {
   DdpGroup *group;
   float *grads;
   DdpDType wire;
-  bool tell_loss;
+  int tells; /* bucket that tells of a loss that is not finite; -1: none */
   DdpBucketInfo *info;
   Bucket *buckets;
   int n, started;
@@ -53,6 +54,6 @@ struct DdpReducer {
 DdpError *ddp_reducer_device_open(DdpReducer *r);
 void ddp_reducer_device_close(DdpReducer *r);
 /* Enqueues the sum of a bucket, or of a value in the model. */
-DdpError *ddp_reducer_device_bucket(DdpReducer *r, int bucket);
+DdpError *ddp_reducer_device_bucket(DdpReducer *r, int bucket, const DdpStep *step);
 DdpError *ddp_reducer_device_sum(DdpReducer *r, float *out, const float *in, int64_t n);
 #endif

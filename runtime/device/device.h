@@ -39,6 +39,10 @@ typedef struct DdpDevice {
   DdpError *(*clear)(void *p, size_t bytes, void *stream);
   /* What is enqueued on `later` from now on waits for what is enqueued on `first` by now. */
   DdpError *(*order)(void *first, void *later);
+  /* The same in two steps: `stream` waits for what was enqueued on `first` when the mark was last set. Marks are
+     numbered from 0. NULL: only devices whose target has a backend have them. */
+  DdpError *(*mark)(int number, void *first);
+  DdpError *(*await)(int number, void *stream);
   /* Waits until everything enqueued on the stream has happened; also tells errors of kernels. */
   DdpError *(*synchronise)(void *stream);
   /* The same without waiting: whether everything has happened. */

@@ -2,7 +2,8 @@
    backward pass that is over. Out: sums of all ranks in the gradient arena; where nothing needs all of
    them first, a step of the optimizer for each bucket as soon as it is there. Holds: the same bits as steps
    after all sums. Steps wait for the end of backward, which reads the weights and the memory of
-   activations; what has arrived by then fills the time in which the last buckets travel. */
+   activations; what has arrived by then fills the time in which the last buckets travel. Devices do it by themselves
+   (there.c). */
 #include "run.h"
 #include <string.h>
 
@@ -35,9 +36,10 @@ DdpError *run_reducer_open(DdpRun *r) {
     options.bucket_cap_mb = (double)r->set->ddp_bucket_cap_mb;
   DDP_TRY(ddp_reducer_open(&r->reducer, r->job, r->group, r->grads, &options));
   r->steps_early = !run_steps_late(r);
+  if (r->device->apart) return run_there_buckets(r);
   /* Of a loss that is not finite everybody learns before the first step: the weights stay as they were
      and show which row of the data it comes from. */
-  ddp_reducer_tell_loss(r->reducer, r->steps_early && strcmp(r->set->on_nan, "stop") == 0);
+  (void)ddp_reducer_tell_loss(r->reducer, r->steps_early && strcmp(r->set->on_nan, "stop") == 0);
   return NULL;
 }
 
@@ -45,7 +47,7 @@ DdpError *run_reducer_open(DdpRun *r) {
 
 const char *run_steps_late(const DdpRun *r) {
   if (r->world == 1) return "one rank";
-  if (r->device->apart) return "a device";
+  if (r->device->apart && !ddp_group_on_device(r->group)) return "a device";
   if (r->set->max_grad_norm > 0) return "max_grad_norm";
   if (r->scale.on) return "the loss scale of fp16";
   if (strcmp(r->set->on_nan, "skip") == 0) return "on_nan = skip";

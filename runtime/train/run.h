@@ -71,7 +71,13 @@ typedef struct RunThere {
   double *eval;   /* [eval_n] sums of this rank's batches of an evaluation */
   int64_t eval_n;
   DdpRates *rates, *rates_here;
-  uint16_t *groups; /* of parameters, one for each 16 elements */
+  /* the optimizer steps behind backward, in the same captured work: */
+  bool steps;
+  const float
+      *told; /* element of the gradients that tells of a loss that is not finite; NULL: none does */
+  DdpRates *settled; /* on the host: norm and hold of the last update */
+  DdpError *error;   /* of the pass that is being enqueued */
+  uint16_t *groups;  /* of parameters, one for each 16 elements */
   RunRange *ranges;
   int32_t n_ranges;
   int64_t held; /* micro-batch of the epoch that r->batch holds, sent already; -1: none */
@@ -217,6 +223,13 @@ void run_there_close(DdpRun *r);
 DdpError *run_there_results(DdpRun *r, bool norms);
 /* One step for all tensors: gradients count times `clip`. */
 DdpError *run_there_step(DdpRun *r, double factor, float clip);
+/* Can the device itself find out whether and how to step? Then the last backward pass of an update goes on with the
+   step (r->there.steps), without the host in between. */
+bool run_steps_there(const DdpRun *r);
+/* That pass. */
+DdpError *run_there_update(DdpRun *r, DdpStep *step);
+/* The reducer is there: buckets are stepped one by one, a bad loss is told. */
+DdpError *run_there_buckets(DdpRun *r);
 
 /* ---- window.c: one update's forward and backward passes */
 typedef struct DdpWindowResult {

@@ -92,9 +92,17 @@ static void look_here(DdpRun *r) {
   }
 }
 
-/* The same from a device, whose sums of squares say whether gradients are finite, too. */
+/* The same from a device, whose sums of squares say whether gradients are finite, too. Where it steps by itself each
+   rank has the norm, and all have the same one. */
 static DdpError *look_there(DdpRun *r) {
   double *a = r->agreement;
+  if (r->there.steps) {
+    DDP_TRY(run_there_results(r, false));
+    ddp_timing_lap(&r->timing, DDP_PART_forward_backward);
+    a[AT_LOSS] = r->sums[0];
+    a[AT_OVERFLOW] = 0;
+    return NULL;
+  }
   bool looks = r->want_norm || r->scale.on;
   if (r->scale.on)
     r->job->target->arena.scale(r->grads, r->grad_count, (float)(1.0 / r->scale.scale),
@@ -114,7 +122,7 @@ static DdpError *look_there(DdpRun *r) {
 
 static DdpError *share_results(DdpRun *r) {
   double *a = r->agreement;
-  int32_t n = r->want_norm ? r->job->n_tensors : 0;
+  int32_t n = r->want_norm && !r->there.steps ? r->job->n_tensors : 0;
   if (r->device->apart)
     DDP_TRY(look_there(r));
   else
@@ -135,6 +143,7 @@ static DdpError *share_results(DdpRun *r) {
 /* Norm of the vector of norms, in the order of the model. */
 static float total_norm(DdpRun *r) {
   int32_t n = 0;
+  if (r->there.steps) return r->there.settled->norm;
   for (int32_t t = 0; t < r->job->n_tensors; t++) {
     if (r->norm_owner[t] >= 0) r->norms[n++] = (float)r->agreement[AT_NORMS + t];
   }
@@ -262,6 +271,7 @@ void run_step_tensor(DdpRun *r, int32_t tensor, double factor) {
 
 /* Clipped gradients change the weights; on a device the step of the optimizer clips. */
 static DdpError *step_all(DdpRun *r, double factor, float norm) {
+  if (r->there.steps) return NULL; /* it has */
   float c = coefficient(r, norm);
   if (r->device->apart) return run_there_step(r, factor, c);
   clip(r, c);
@@ -281,6 +291,7 @@ DdpError *run_update(DdpRun *r, DdpWindowResult *out) {
   r->slow = r->agreement[AT_SECONDS] > slow_update;
   r->progress.tokens_seen += (int64_t)r->agreement[AT_TOKENS];
   out->finite = isfinite(out->loss) && isfinite(norm) && r->bad_tensor < 0;
+  if (r->there.steps) out->finite = out->finite && !r->there.settled->hold;
   double factor = run_rate_factor(r, r->progress.update - r->scale.skipped);
   r->last_lr = r->measured ? ddp_measured_rate(r->measured, r->job->n_groups)
                            : factor * r->set->learning_rate;

@@ -155,7 +155,8 @@ DdpError *run_window(DdpRun *r, int64_t first, int64_t n) {
     r->tokens += run_seen_count(r, batch);
     if (r->reducer) ddp_reducer_begin(r->reducer, m == first + n - 1, r->progress.update);
     ddp_trace_mark(r->trace);
-    DDP_TRY(run_pass(r, r->job->forward_backward, &step));
+    bool steps = r->there.steps && m == first + n - 1;
+    DDP_TRY(steps ? run_there_update(r, &step) : run_pass(r, r->job->forward_backward, &step));
     ddp_timing_lap(&r->timing, DDP_PART_forward_backward);
   }
   r->progress.samples_seen += w.samples * r->world;

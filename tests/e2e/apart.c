@@ -13,6 +13,7 @@
 
 /* Of the runtime: sums in the order of the CPU. */
 float ddp_norm(const float *x, int64_t n);
+float ddp_norm_coefficient(float norm, double max_norm);
 
 /* ---------- memory ---------- */
 
@@ -300,6 +301,10 @@ static void run_step(Op *op) {
   const DdpSegment *s = &op->segment;
   const DdpOptimizer *o = &cpu->optimizers[op->number];
   open_memory(true);
+  if (s->rates->hold) {
+    open_memory(false);
+    return;
+  }
   float *g = (float *)(uintptr_t)s->g;
   for (int64_t i = 0; i < s->n && s->rates->clip != 1.0f; i++) g[i] *= s->rates->clip;
   for (int64_t at = 0, n; at < s->n; at += n) {
@@ -371,6 +376,32 @@ static void square_sums(const float *x, const DdpRange *ranges, int32_t n, doubl
                    .to = sums});
 }
 
+static void run_settle(Op *op) {
+  const DdpSettle *s = op->to;
+  bool finite = true;
+  open_memory(true);
+  if (s->squares) {
+    float *norms = malloc((size_t)s->n * sizeof *norms + 1);
+    if (!norms) fail("out of memory");
+    for (int32_t i = 0; i < s->n; i++) norms[i] = (float)sqrt(s->squares[i]);
+    s->rates->norm = ddp_norm(norms, s->n);
+    free(norms);
+    finite = isfinite(s->rates->norm);
+    if (s->max_norm > 0) s->rates->clip = ddp_norm_coefficient(s->rates->norm, s->max_norm);
+  }
+  if (s->loss) finite = finite && isfinite(*s->loss);
+  s->rates->hold = s->holds && !finite;
+  open_memory(false);
+  free(op->to);
+}
+
+static void settle(const DdpSettle *s, void *stream) {
+  DdpSettle *own = malloc(sizeof *own);
+  if (!own) fail("out of memory");
+  *own = *s;
+  add(stream, (Op){.run = run_settle, .to = own});
+}
+
 static void run_scale(Op *op) {
   float *x = op->to, by = (float)op->by;
   open_memory(true);
@@ -409,11 +440,14 @@ static void average(float *into, const float *x, int64_t n, double decay, void *
 
 /* ---------- the program ---------- */
 
-static DdpTarget target = {
-    .name = "apart",
-    .device = &apart,
-    .scratch = 256,
-    .arena = {.square_sums = square_sums, .scale = scale, .fill = fill, .average = average}};
+static DdpTarget target = {.name = "apart",
+                           .device = &apart,
+                           .scratch = 256,
+                           .arena = {.square_sums = square_sums,
+                                     .scale = scale,
+                                     .fill = fill,
+                                     .average = average,
+                                     .settle = settle}};
 
 int __real_ddp_main(const DdpJob *from, int argc, char **argv);
 int __wrap_ddp_main(const DdpJob *from, int argc, char **argv);

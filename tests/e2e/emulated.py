@@ -75,6 +75,19 @@ def orders():
         same_files(f.file("protected"), f.file("plain"), ["model.safetensors"])
 
 
+def captured():
+    """The optimizer is replayed with the pass, after two updates of each kind: whether a norm is wanted, and in which of
+    the two batches the samples lie."""
+    flags = ["--max_steps", "30", "--logging_steps", "10", "--warmup_steps", "0"]
+    with Folder() as f:
+        gpu = f.compile("examples/digits/job.ddp", "gpu", (), ["--target", "cuda:sim"])
+        for norm in ("0", "1"):
+            r, _ = f.train(gpu, "out" + norm, 1, flags + ["--max_grad_norm", norm], env={"CUDASIM_STATS": "1"})
+            steps = re.search(r"ddp_(?:adamw|sgd)_kernel +(\d+) launches +(\d+) enqueued", r.out)
+            expect(steps and int(steps[1]) % 30 == 0 and int(steps[2]) <= 8 * int(steps[1]) // 30,
+                   f"max_grad_norm {norm}: {steps and steps[0]}\n{r.out}")
+
+
 def optimizers():
     """Ranges of several tensors and whole tensors, with groups of their own; every optimizer of the library, with rates,
     decay and arguments of its own, clipped: also each tensor by itself."""
@@ -250,7 +263,8 @@ def example(name):
     return test
 
 
-TESTS = dict(training=training, orders=orders, optimizers=optimizers, average=average, half=half, epilogues=epilogues,
+TESTS = dict(training=training, orders=orders, captured=captured,
+             optimizers=optimizers, average=average, half=half, epilogues=epilogues,
              tf32=tf32, checkpoints=checkpoints, outputs=outputs, faults=faults, names=names,
              **{n: example(n) for n in EXAMPLES})
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from apart import JOB as CARRIES
 from apart import SHORT, numbers
 from ddptest import (ENDLESS, ROOT, SLOW, Folder, Started, children, collectives, expect, losses, main, must, reached, run,
                      same, wait_for)
+from overlap import ROWS
 from resume import same_from
 
 SIM = ["--target", "cuda:sim"]
@@ -172,6 +173,49 @@ def buckets():
         expect(counts[0] > counts[1] > counts[2] == 1, f"buckets: {counts}")
 
 
+def early():
+    """Without a norm to wait for, the optimizer steps a bucket as soon as its sum is there: the bits of steps after all
+    sums, in every order of streams, captured or not; and each order between streams that this needs is missed."""
+    # Updates that are logged have a norm, and step after all sums.
+    base = ["--max_steps", "9", "--ddp_bucket_cap_mb", "1", "--logging_steps", "4"]
+    now, later = ["--max_grad_norm", "0"], ["--max_grad_norm", "1e30"]
+    with Folder() as f:
+        binary = wide(f)
+        _, log = f.train(binary, "late", 2, base + later)
+        expect(log[0]["optimizer_step"] == "after all gradients: max_grad_norm", log[0]["optimizer_step"])
+        _, cpu = f.train(f.compile(f.file("wide.ddp"), "on-cpu"), "cpu", 2, base + now)
+        ways = [dict(CUDASIM_STREAMS=s) for s in ("eager", "lazy", "urgent", "random:1")]
+        for i, way in enumerate(ways + [dict(DDP_CUDA_GRAPHS="0", CUDASIM_STREAMS="lazy")]):
+            _, log = f.train(binary, f"early{i}", 2, base + now, env=way)
+            expect(log[0]["optimizer_step"] == "per bucket", log[0]["optimizer_step"])
+            expect(weights(f, f"early{i}") == weights(f, "late"), f"{way}: other weights")
+        same(losses(cpu), losses(log), 1e-3, "2 ranks")
+        # The first waits of the run are for the model's broadcast; those of the first update: the three sums for
+        # backward, then the steps of each bucket for its sum.
+        few = ["--max_steps", "3", "--ddp_bucket_cap_mb", "1", "--logging_steps", "4"] + now
+        f.train(binary, "right", 2, few)
+        for wait, schedule in ((3, "urgent"), (4, "urgent"), (5, "urgent"), (6, "lazy"), (7, "lazy"), (8, "lazy")):
+            out = f.file(f"without{wait}")
+            r = run([binary, "--output_dir", out, "--nproc-per-node", "2"] + few,
+                    env={"CUDASIM_STREAMS": schedule, "CUDASIM_FORGET": str(wait)})
+            expect(r.code != 0 or weights(f, f"without{wait}") != weights(f, "right"), f"{schedule} without wait {wait}")
+
+
+def not_finite():
+    """A loss that is not finite on one rank holds the step on all: the weights stay finite, whoever waits for what."""
+    with Folder() as f:
+        with open(f.file("rows.csv"), "w") as out:
+            out.write("1,2,1\n" * 9 + "3e38,3e38,0\n" + "1,2,0\n" * 2)
+        with open(f.file("job.ddp"), "w") as out:
+            out.write(ROWS.replace("tanh", "relu").replace("  init fc1.weight = zeros()\n", ""))
+        binary = f.compile(f.file("job.ddp"), "train", (), SIM)
+        for norm, schedule in (("0", "urgent"), ("0", "lazy"), ("1", "lazy")):
+            r = run([binary, "--nproc-per-node", "2", "--output_dir", f.file("o"), "--max_grad_norm", norm],
+                    env={"CUDASIM_STREAMS": schedule})
+            expect(r.code == 8 and "update 5: the loss is inf" in r.out and "first on rank 1" in r.out and
+                   "weights were not finite" not in r.out, f"max_grad_norm {norm}, {schedule}: exit {r.code}\n{r.out}")
+
+
 def half():
     """Gradients that travel in 16 bits: rounded as on the CPU."""
     flags = SHORT + ["--allreduce_dtype", "bfloat16"]
@@ -296,6 +340,6 @@ def flags():
 
 
 if __name__ == "__main__":
-    main(dict(worlds=worlds, schedules=schedules, calls=calls, buckets=buckets, checkpoints=checkpoints,
+    main(dict(worlds=worlds, schedules=schedules, calls=calls, buckets=buckets, early=early, not_finite=not_finite, checkpoints=checkpoints,
               time_line=time_line, half=half, sums_in_model=sums_in_model,
               alone=alone, library=library, ranks=ranks, flags=flags))

@@ -149,5 +149,6 @@ def wire():
         f.train(binary, "both", 2, SHORT + ["--comm_hook", "bf16_compress", "--allreduce_dtype", "bfloat16"])
 
 
-main(dict(same_bits=same_bits, sizes_of_buckets=sizes_of_buckets, needs_all=needs_all, exposed=exposed,
-          not_finite=not_finite, wire=wire))
+if __name__ == "__main__":
+    main(dict(same_bits=same_bits, sizes_of_buckets=sizes_of_buckets, needs_all=needs_all, exposed=exposed,
+              not_finite=not_finite, wire=wire))

@@ -45,6 +45,68 @@ static void not_finite(void **state) {
   }
 }
 
+static float settled_norm(const std::vector<double> &squares, double max_norm, bool holds,
+                          const double *loss, const float *told, DdpRates *out) {
+  DdpRates before = {};
+  before.clip = 1;
+  DdpRates *const rates = to_device(std::vector<DdpRates>{before});
+  DdpSettle s = {};
+  s.rates = rates;
+  s.squares = squares.empty() ? nullptr : to_device(squares);
+  s.n = static_cast<int32_t>(squares.size());
+  s.max_norm = max_norm;
+  s.holds = holds;
+  s.loss = loss ? to_device(std::vector<double>{*loss}) : nullptr;
+  s.told = told ? to_device(std::vector<float>{*told}) : nullptr;
+  ddp_arena_kernels.settle(&s, stream());
+  *out = result(rates, 1)[0];
+  return out->norm;
+}
+
+/* The norm of norms and the factor of clipping have the bits of train/norm.c, for any number of tensors. */
+static void settle(void **state) {
+  (void)state;
+  for (const int n : {1, 3, 4, 7, 8, 12, 15, 148, 255, 256, 257, 600}) {
+    std::vector<double> squares;
+    std::vector<float> norms;
+    for (int i = 0; i < n; i++) {
+      squares.push_back(1e-3 * (i * 37 % 101 + 1));
+      norms.push_back(static_cast<float>(std::sqrt(squares.back())));
+    }
+    DdpRates got;
+    const float want = ddp_norm(norms.data(), n);
+    for (const double max_norm : {0.0, 0.25, 1e9}) {
+      EXPECT(settled_norm(squares, max_norm, true, nullptr, nullptr, &got) == want,
+             "norm of %d: %.9g, should be %.9g", n, static_cast<double>(got.norm),
+             static_cast<double>(want));
+      const float clip = max_norm > 0 ? ddp_norm_coefficient(want, max_norm) : 1;
+      EXPECT(got.clip == clip && !got.hold, "clip of %d, at most %g: %.9g, should be %.9g", n,
+             max_norm, static_cast<double>(got.clip), static_cast<double>(clip));
+    }
+  }
+}
+
+/* Loss, mark and norm hold the step, where they are to. */
+static void holds(void **state) {
+  (void)state;
+  const double good = 1, bad = INFINITY;
+  const float marked = NAN, plain = 0;
+  DdpRates got;
+  for (int what = 0; what < 4; what++)
+    for (int on = 0; on < 2; on++) {
+      settled_norm(what == 3 ? std::vector<double>{1, NAN} : std::vector<double>{}, 0, on,
+                   what == 1 ? &bad : &good, what == 2 ? &marked : &plain, &got);
+      EXPECT(got.hold == (on && what > 0), "%d, %d: held %d", what, on, got.hold);
+    }
+  for (const double loss : {1.0, static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    float *const g = to_device(std::vector<float>{2, 3});
+    ddp_arena_kernels.tell(g, to_device(std::vector<double>{loss}), stream());
+    const std::vector<float> after = result(g, 2);
+    EXPECT(std::isfinite(loss) ? after[0] == 2 : std::isnan(after[0]), "a loss of %f", loss);
+    EXPECT(after[1] == 3, "another gradient is marked");
+  }
+}
+
 /* What lies behind the n elements stays as it is. */
 static void element_wise(void **state) {
   (void)state;
@@ -120,6 +182,7 @@ int main(void) {
       cmocka_unit_test(square_sums),      cmocka_unit_test(not_finite),
       cmocka_unit_test(element_wise),     cmocka_unit_test(average),
       cmocka_unit_test(narrow_and_widen), cmocka_unit_test(nothing_to_do),
+      cmocka_unit_test(settle),           cmocka_unit_test(holds),
   };
   return verdict(cmocka_run_group_tests(tests, NULL, NULL));
 }

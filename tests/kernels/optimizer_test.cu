@@ -107,6 +107,19 @@ static void adamw(double beta1, float clip, double lr, double decay, bool captur
   a.compare("adamw");
 }
 
+/* What holds a step leaves everything as it was. */
+static void held(void **state) {
+  (void)state;
+  Arenas a;
+  a.prepare(1, 0.5f);
+  const int32_t one = 1;
+  CHECK_CUDA(
+      cudaMemcpy(a.d_rates + offsetof(DdpRates, hold), &one, sizeof one, cudaMemcpyHostToDevice));
+  ddp_adamw(&a.segment, NAN, NAN, 0.9, 0.999, 1e-8);
+  ddp_sgd(&a.segment, NAN, NAN, 0.9, 0, 0);
+  a.compare("steps that were held");
+}
+
 static void sgd(double momentum, double dampening, int nesterov, float clip, bool captured) {
   Arenas a;
   if (momentum == 0) a.segment.state[0] = nullptr;
@@ -174,6 +187,7 @@ int main(void) {
       cmocka_unit_test(all_adamw),
       cmocka_unit_test(all_sgd),
       cmocka_unit_test(one_tensor),
+      cmocka_unit_test(held),
   };
   return verdict(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -44,6 +44,10 @@ struct DdpPool;
 void oracle_pool(bool max, const struct DdpPool *p, int64_t outer, int64_t inner, const float *x,
                  const float *g, float *y, bool accumulate);
 
+/* train/norm.c */
+float ddp_norm(const float *x, int64_t n);
+float ddp_norm_coefficient(float norm, double max_norm);
+
 uint16_t oracle_store_bf16(float x);
 uint16_t oracle_store_f16(float x);
 uint16_t oracle_narrow(bool half, float x, int ranks);

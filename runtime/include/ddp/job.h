@@ -95,6 +95,8 @@ typedef struct DdpRate {
 typedef struct DdpRates {
   int64_t step;   /* from 1 */
   float clip;     /* gradients count times this; 1: as they are */
+  float norm;     /* of all gradients, where it was asked for */
+  int32_t hold;   /* 1: something was not finite, and a step changes nothing */
   DdpRate rate[]; /* by group */
 } DdpRates;
 
@@ -254,6 +256,17 @@ typedef struct DdpRange { /* of an arena, in elements */
 /* Kernels that the runtime needs beside the job's own: compiled with the job, for the same devices
    (runtime/kernels/cuda/arena.h). All enqueue on `stream` and return. Pointers are device memory, but for
    `ranges`, which the host reads before the call returns. */
+typedef struct DdpSettle { /* whether and how the optimizer steps, found out on the device */
+  DdpRates *rates;
+  const double
+      *squares; /* [n] of the gradients of tensors, in the order of the model; NULL: nobody asks */
+  int32_t n;
+  double max_norm; /* above 0: gradients are clipped */
+  bool holds;      /* what is not finite keeps the optimizer from stepping */
+  const double
+      *loss; /* this and the next one are looked at, where they are not NULL, beside the norm */
+  const float *told; /* the element of the gradients that DdpArenaKernels.tell has marked */
+} DdpSettle;
 typedef struct DdpArenaKernels {
   /* sums[k] = sum of squares of x over range k: in double, in an order fixed by the range. scratch: as
      DdpStep.scratch, free again for what is enqueued next */
@@ -267,6 +280,10 @@ typedef struct DdpArenaKernels {
      the part of one of so many ranks */
   void (*narrow)(void *to, const float *from, int64_t n, DdpDType dtype, int ranks, void *stream);
   void (*widen)(float *to, const void *from, int64_t n, DdpDType dtype, void *stream);
+  /* *at = NaN where the loss is not finite: in a gradient that is summed over ranks it tells all of them */
+  void (*tell)(float *at, const double *loss, void *stream);
+  /* norm, clip and hold of the rates, to the bit as train/norm.c has them */
+  void (*settle)(const DdpSettle *s, void *stream);
 } DdpArenaKernels;
 
 typedef struct DdpTarget {

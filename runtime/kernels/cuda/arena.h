@@ -168,8 +168,58 @@ static inline void ddp_arena_widen(float *to, const void *from, int64_t n, DdpDT
     ddp_arena_widen_from<__half>(to, from, n, stream);
 }
 
-static const DdpArenaKernels ddp_arena_kernels = {ddp_arena_square_sums, ddp_arena_scale,
-                                                  ddp_arena_fill,        ddp_arena_average,
-                                                  ddp_arena_narrow,      ddp_arena_widen};
+/* ---------- what the optimizer is told ---------- */
+
+static __global__ void __launch_bounds__(32) ddp_tell_kernel(float *at, const double *loss) {
+  if (threadIdx.x == 0 && !isfinite(*loss)) *at = NAN;
+}
+static inline void ddp_arena_tell(float *at, const double *loss, void *stream) {
+  DDP_LAUNCH(ddp_tell_kernel, 1, 32, 0, stream, at, loss);
+}
+
+/* The norm of n norms with the additions of ddp_norm (train/norm.c): eight sums next to each other, then what is
+   left in fours, then one by one. All threads find roots, one adds. */
+DDP_DEVICE float ddp_norm_of(const double *__restrict__ squares, int n, float *room) {
+  float lane[8] = {}, total = 0;
+  const int eights = n / 8 * 8, fours = n / 4 * 4;
+  for (int first = 0; first < n; first += 256) {
+    const int own = first + static_cast<int>(threadIdx.x);
+    room[threadIdx.x] = own < n ? static_cast<float>(sqrt(squares[own])) : 0.0f;
+    __syncthreads();
+    for (int i = first; threadIdx.x == 0 && i < n && i < first + 256; i++) {
+      const float x = room[i - first];
+      if (i < eights) lane[i % 8] += x * x;
+      if (i == eights - 1 || (i == 0 && eights == 0)) {
+        total = lane[0];
+        for (int k = 1; k < 8; k++) total += lane[k];
+      }
+      if (i >= eights) total = i < fours ? total + x * x : fmaf(x, x, total);
+    }
+    __syncthreads();
+  }
+  return sqrtf(total);
+}
+
+static __global__ void __launch_bounds__(256)
+    ddp_settle_kernel(const __grid_constant__ DdpSettle s) {
+  __shared__ float room[256];
+  bool finite = (!s.loss || isfinite(*s.loss)) && (!s.told || isfinite(*s.told));
+  if (s.squares) {
+    const float norm = ddp_norm_of(s.squares, s.n, room);
+    if (threadIdx.x > 0) return;
+    s.rates->norm = norm;
+    finite = finite && isfinite(norm);
+    const float c = 1.0f / (norm + 1e-6f) * static_cast<float>(s.max_norm);
+    if (s.max_norm > 0) s.rates->clip = c > 1.0f ? 1.0f : c;
+  }
+  if (threadIdx.x == 0) s.rates->hold = s.holds && !finite;
+}
+static inline void ddp_arena_settle(const DdpSettle *s, void *stream) {
+  DDP_LAUNCH(ddp_settle_kernel, 1, 256, 0, stream, *s);
+}
+
+static const DdpArenaKernels ddp_arena_kernels = {
+    ddp_arena_square_sums, ddp_arena_scale, ddp_arena_fill, ddp_arena_average,
+    ddp_arena_narrow,      ddp_arena_widen, ddp_arena_tell, ddp_arena_settle};
 
 #endif

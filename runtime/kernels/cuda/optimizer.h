@@ -1,7 +1,7 @@
 /* Hand-written optimizer steps over a range of the arenas, with the arithmetic of kernels/cpu/optimizer.h (and
    PyTorch's) but for the last n % 8 elements of a tensor, which round the second moment in another order
    there. Learning rates, the number of the step and the factor of clipping are read in device memory: a
-   captured step is replayed with others. lr, weight_decay: a number that the job fixes, or NaN: that of the
+   captured step is replayed with others. So is whether anything may change at all (DdpRates.hold). lr, weight_decay: a number that the job fixes, or NaN: that of the
    element's group. */
 #ifndef DDP_KERNELS_CUDA_OPTIMIZER_H
 #define DDP_KERNELS_CUDA_OPTIMIZER_H
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(256)
                      const __grid_constant__ DdpAdamwNumbers a,
                      const DdpAdamwBias *__restrict__ bias) {
   const int64_t i = ddp_quad_here();
-  if (i >= s.n) return;
+  if (i >= s.n || s.rates->hold) return;
   const DdpRate r = ddp_rate_of(s, i);
   const float rate = static_cast<float>(-(r.lr / bias->first)), root = bias->root;
   const float keep = static_cast<float>(1 - r.lr * r.weight_decay), clip = s.rates->clip;
@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(256)
     ddp_sgd_kernel(const __grid_constant__ DdpRangeStep s,
                    const __grid_constant__ DdpSgdNumbers a) {
   const int64_t i = ddp_quad_here();
-  if (i >= s.n) return;
+  if (i >= s.n || s.rates->hold) return;
   const DdpRate r = ddp_rate_of(s, i);
   const float rate = static_cast<float>(-r.lr), decay = static_cast<float>(r.weight_decay);
   const float clip = s.rates->clip;

@@ -8,8 +8,10 @@
                       as possible
      CUDASIM_DEVICES, CUDASIM_SM, CUDASIM_MEMORY, CUDASIM_DRIVER, CUDASIM_NAME    the devices that are there
      CUDASIM_FAIL     CALL:N=ERROR,...                    the N-th call of a function gives this error
+     CUDASIM_FORGET   N: the N-th wait of a stream for another one is left out, as if the program had forgotten it
      CUDASIM_PROTECT  1: the host dies where it reads or writes memory of the device
-     CUDASIM_STATS    1: a table of kernels at the end */
+     CUDASIM_STATS    1: a table of kernels at the end: how often they ran, how often the program launched them (what
+                      a graph holds it launches once) */
 #ifndef CUDASIM_H
 #define CUDASIM_H
 #include <stddef.h>

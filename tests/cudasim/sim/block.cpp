@@ -51,7 +51,7 @@ struct Block {
   const std::function<void()> *body;
 };
 struct Stat {
-  uint64_t launches, threads, switches;
+  uint64_t launches, enqueued, threads, switches;
   double seconds;
 };
 
@@ -242,15 +242,22 @@ void copy_wait(unsigned but_the_last) {
 }
 
 /* ---------- blocks of a grid ---------- */
+static void print_stats();
 static std::map<std::string, Stat> &stats() {
   static auto &all = *new std::map<std::string, Stat>;
+  if (all.empty()) atexit(print_stats);
   return all;
 }
 static void print_stats() {
   for (auto &[name, s] : stats())
-    fprintf(stderr, "cudasim: %-32s %8llu launches %12llu threads %12llu switches %10.3f ms\n",
-            name.c_str(), (unsigned long long)s.launches, (unsigned long long)s.threads,
-            (unsigned long long)s.switches, s.seconds * 1e3);
+    fprintf(
+        stderr,
+        "cudasim: %-32s %8llu launches %8llu enqueued %12llu threads %12llu switches %10.3f ms\n",
+        name.c_str(), (unsigned long long)s.launches, (unsigned long long)s.enqueued,
+        (unsigned long long)s.threads, (unsigned long long)s.switches, s.seconds * 1e3);
+}
+void count_enqueued(const char *name) {
+  if (knobs().stats) stats()[name].enqueued++;
 }
 
 /* Byte by byte, since red zones of the sanitizer lie in between. */
@@ -323,7 +330,6 @@ void run_grid(const Grid &g) {
   kernel = "(host)";
   block_idx = {0, 0, 0};
   if (!knobs().stats) return;
-  if (stats().empty()) atexit(print_stats);
   Stat &s = stats()[g.name];
   s.launches++;
   s.threads += n * b.size;

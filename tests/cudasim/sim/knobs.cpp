@@ -41,6 +41,7 @@ static Knobs read_knobs() {
   k.progress = atoi(text("CUDASIM_PROGRESS", "1")) != 0;
   k.devices = atoi(text("CUDASIM_DEVICES", "8"));
   k.sm = atoi(text("CUDASIM_SM", "90"));
+  k.forget = atoi(text("CUDASIM_FORGET", "0"));
   k.driver = atoi(text("CUDASIM_DRIVER", "13000"));
   k.memory = strtoull(text("CUDASIM_MEMORY", "85899345920"), nullptr, 10);
   k.name = text("CUDASIM_NAME", "cudasim");

@@ -33,6 +33,7 @@ void cudasim::launch(const char *name, const void *kernel, dim3 grid, dim3 block
   if (const char *why = impossible(*g, kernel))
     die("launch of %s<<<(%u,%u,%u), (%u,%u,%u), %zu>>> is not possible: %s", name, grid.x, grid.y,
         grid.z, block.x, block.y, block.z, shared_bytes, why);
+  count_enqueued(name);
   cudaError_t crash = injected(name); /* while it runs: seen at a later call */
   leave(add(stream, name, [g, crash](bool) {
     if (crash)

@@ -34,7 +34,7 @@ struct Knobs {
   Random order_random, schedule_random;
   bool protect, stats,
       progress; /* progress: enqueued work also runs while the program is elsewhere */
-  int devices, sm, driver;
+  int devices, sm, driver, forget;
   size_t memory; /* bytes of each device */
   const char *name;
 };
@@ -50,7 +50,8 @@ struct Grid {
   std::function<void()> thread;
 };
 void run_grid(const Grid &g);
-const char *running_kernel(); /* "(host)" outside of kernels */
+void count_enqueued(const char *name); /* of a kernel, for CUDASIM_STATS */
+const char *running_kernel();          /* "(host)" outside of kernels */
 
 /* ---- memory.cpp ---- */
 struct DeviceAccess { /* while it lives, memory of the device may be read and written */
