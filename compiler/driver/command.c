@@ -74,11 +74,13 @@ Job *run_analyse(Run *r, const char *path, bool check_only) {
 
 void run_check_memory(const Plan *plan) {
   const JobTarget *target = &plan->job->target;
-  int64_t bytes = plan_rank_bytes(plan);
+  int64_t bytes = plan_room_bytes(plan);
   if (!target->memory || bytes <= target->memory) return;
   diag_report(DIAG_E0905, target->at,
-              "one rank takes %lld bytes beside the data; `memory` of target `%s` is %lld",
-              (long long)bytes, target->name, (long long)target->memory);
+              "one rank takes %lld bytes %s; `memory` of target `%s` is %lld", (long long)bytes,
+              plan_on_gpu(plan) ? "of its GPU, with an allowance for the CUDA context and libraries"
+                                : "beside the data",
+              target->name, (long long)target->memory);
   diag_help("`ddpc plan --target %s --max-batch` finds the largest batch that fits", target->name);
 }
 

@@ -34,7 +34,7 @@ static int64_t bytes_at(const Run *r, const char *path, int64_t batch) {
   diag_reset();
   Job *job = sema_analyse(a, path, &how);
   Plan *plan = job ? pipeline_run(job, NULL, NULL) : NULL;
-  int64_t bytes = plan && !diag_errors() ? plan_rank_bytes(plan) : -1;
+  int64_t bytes = plan && !diag_errors() ? plan_room_bytes(plan) : -1;
   if (bytes < 0)
     run_flush(WRONG_JOB);
   else

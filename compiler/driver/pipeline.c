@@ -106,6 +106,7 @@ Plan *pipeline_run(Job *job, const char *dump, Text *dump_out) {
   }
   die_context("plan");
   Plan *plan = plan_make(job);
+  if (plan && job->target.cuda && !diag_errors()) plan->device = emit_needs(plan);
   if (plan && dump && !strcmp(dump, "nests")) plan_dump_nests(dump_out, plan);
   if (plan && dump && !strcmp(dump, "launch")) launch_print(dump_out, plan);
   if (plan && dump && !strcmp(dump, "plan")) plan_print(dump_out, plan);

@@ -73,6 +73,19 @@ static void put_chunk(json_t *j, const char *key, const Program *p) {
   put(j, key, one);
 }
 
+static json_t *gpu_memory(const Plan *plan) {
+  PlanGpu g = plan_gpu(plan);
+  json_t *j = json_object();
+  put_int(j, "batches", g.batches);
+  put_int(j, "optimizer", g.optimizer);
+  put_int(j, "sums", g.sums);
+  put_int(j, "scratch", g.scratch);
+  put_int(j, "workspace", g.workspace);
+  put_int(j, "allowance", g.beside);
+  put_int(j, "pinned", g.pinned);
+  return j;
+}
+
 static json_t *memory(const Plan *plan, Arena *a) {
   json_t *j = json_object(), *arenas = json_array();
   for (uint32_t i = 0; i < plan->arenas.len; i++) {
@@ -95,7 +108,9 @@ static json_t *memory(const Plan *plan, Arena *a) {
   put_chunk(j, "train_chunks", &plan->train);
   put_chunk(j, "eval_chunks", &plan->eval);
   if (plan_average_bytes(plan)) put_int(j, "average", plan_average_bytes(plan));
+  if (plan_kept_bytes(plan)) put_int(j, "kept_buffers", plan_kept_bytes(plan));
   put_int(j, "samples", plan_sample_bytes(plan));
+  if (plan_on_gpu(plan)) put(j, "gpu", gpu_memory(plan));
   put_int(j, "rank", plan_rank_bytes(plan));
   if (plan->job->target.memory) put_int(j, "target", plan->job->target.memory);
   return j;

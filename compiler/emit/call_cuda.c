@@ -4,6 +4,7 @@
 #include "device.h"
 #include "die.h"
 #include "op.h"
+#include "kernels/scratch.h"
 
 /* ---------- where and how much ---------- */
 
@@ -204,8 +205,8 @@ static void write_matmul(const Call *c) {
 
 /* Sums of later micro-batches are added: the library writes them elsewhere. */
 static const char *sums_memory(const Call *c, Val sums) {
-  emit_scratch(c->e, arena_printf(c->e->arena, "%lld * static_cast<int64_t>(sizeof(float))",
-                                  most(c, call_product(call_type(c, sums), 0, 1))));
+  long long bytes = most(c, call_product(call_type(c, sums), 0, 1)) * 4;
+  emit_scratch_known(c->e, arena_printf(c->e->arena, "%lld", bytes), bytes);
   return arena_printf(c->e->arena, "%s ? %s : %s", c->name(c->self, OPERAND_accumulate, 0),
                       scratch_of(c), call_memory(c, sums));
 }
@@ -252,8 +253,10 @@ static void write_rows_add(const Call *c) {
   p.at[p.n++] = stream_of(c);
   call_rows_add(c, &p);
   p.at[p.n++] = scratch_of(c);
-  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_rows_add_scratch(%lld, %lld)", most(c, count),
-                                  most(c, width)));
+  emit_scratch_known(
+      c->e,
+      arena_printf(c->e->arena, "ddp_rows_add_scratch(%lld, %lld)", most(c, count), most(c, width)),
+      ddp_rows_add_scratch(most(c, count), most(c, width)));
   write_call(c->out, c->indent,
              arena_printf(c->e->arena, "ddp_rows_add_%s", dtype_name(index.dtype)), p.at, p.n,
              c->tail);
@@ -267,14 +270,39 @@ static void write_scatter_add(const Call *c) {
   p.at[p.n++] = stream_of(c);
   call_scatter_add(c, &p);
   p.at[p.n++] = scratch_of(c);
-  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_scatter_add_scratch(%lld, %lld, %lld)",
-                                  most(c, outer), most(c, index.dim[dim]), most(c, inner)));
+  long long each = most(c, index.dim[dim]);
+  emit_scratch_known(c->e,
+                     arena_printf(c->e->arena, "ddp_scatter_add_scratch(%lld, %lld, %lld)",
+                                  most(c, outer), each, most(c, inner)),
+                     ddp_scatter_add_scratch(most(c, outer), each, most(c, inner)));
   write_call(c->out, c->indent,
              arena_printf(c->e->arena, "ddp_scatter_add_%s", dtype_name(index.dtype)), p.at, p.n,
              c->tail);
 }
 
 /* ---------- convolution and pooling ---------- */
+
+static DdpConv numbers_of(const ConvShape *s) {
+  DdpConv c = {.space = s->space,
+               .groups = s->groups,
+               .big = s->big.channels,
+               .small = s->small.channels,
+               .big_block = s->big.block,
+               .small_block = s->small.block};
+  for (int i = 0; i < s->space; i++) {
+    c.big_size[i] = s->big.size[i];
+    c.small_size[i] = s->small.size[i];
+    c.kernel[i] = s->kernel[i];
+    c.stride[i] = s->stride[i];
+    c.padding[i] = s->padding[i];
+    c.dilation[i] = s->dilation[i];
+  }
+  return c;
+}
+
+static DdpConvResult number_of(const char *result) {
+  return !strcmp(result, "DDP_CONV_FILTER") ? DDP_CONV_FILTER : DDP_CONV_SMALL;
+}
 
 static void write_conv(const Call *c) {
   const ConvShape s = conv_shape(c->p->g, c->v);
@@ -284,8 +312,10 @@ static void write_conv(const Call *c) {
   p.at[p.n++] = "step";
   p.at[p.n++] = shape;
   call_conv_operands(c, &s, &p);
-  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_conv_scratch(%s, %s, %lld)", shape, result,
-                                  most(c, s.batch)));
+  emit_scratch_known(
+      c->e,
+      arena_printf(c->e->arena, "ddp_conv_scratch(%s, %s, %lld)", shape, result, most(c, s.batch)),
+      ddp_conv_scratch(numbers_of(&s), number_of(result), most(c, s.batch)));
   write_call(c->out, c->indent, arena_printf(c->e->arena, "ddp_conv<%s>", result), p.at, p.n,
              c->tail);
 }
@@ -341,8 +371,10 @@ static void write_attention_grad(const Call *c) {
   Type q = call_type(c, c->v->in[3]);
   const char *function = begin_attention(c, "ddp_attention_grad", 3, &p);
   call_attention_gradients(c, "DdpHeads", &p);
-  emit_scratch(c->e, arena_printf(c->e->arena, "ddp_attention_scratch(%lld, %lld, %lld)",
-                                  most(c, q.dim[0]), most(c, q.dim[2]), most(c, q.dim[1])));
+  long long batch = most(c, q.dim[0]), heads = most(c, q.dim[2]), t = most(c, q.dim[1]);
+  emit_scratch_known(
+      c->e, arena_printf(c->e->arena, "ddp_attention_scratch(%lld, %lld, %lld)", batch, heads, t),
+      ddp_attention_scratch(batch, heads, t));
   end_attention(c, function, &p);
 }
 

@@ -2,13 +2,30 @@
 #include "device.h"
 #include "program.h"
 #include "tables.h"
+#include "kernels/scratch.h"
 #include <stdlib.h>
 #include <string.h>
 
-void emit_scratch(Emit *e, const char *bytes) {
+void emit_scratch_known(Emit *e, const char *bytes, int64_t number) {
+  if (number > e->call_scratch) e->call_scratch = number;
   for (uint32_t i = 0; i < e->scratch.len; i++)
     if (!strcmp(e->scratch.at[i], bytes)) return;
   vec_push(e->arena, &e->scratch, bytes);
+}
+
+void emit_scratch(Emit *e, const char *bytes) {
+  e->scratch_open = true;
+  emit_scratch_known(e, bytes, 0);
+}
+
+PlanDevice device_needs(const Emit *e) {
+  int64_t most = ddp_arena_scratch;
+  if (e->nest_scratch > most) most = e->nest_scratch;
+  if (e->call_scratch > most) most = e->call_scratch;
+  return (PlanDevice){.known = true,
+                      .scratch = most,
+                      .scratch_open = e->scratch_open,
+                      .products = e->products.len > 0};
 }
 
 static void write_scratch(const Emit *e, Text *out) {
@@ -16,7 +33,11 @@ static void write_scratch(const Emit *e, Text *out) {
                 "static constexpr int64_t scratch = ddp_most({\n    ddp_arena_scratch");
   for (uint32_t i = 0; i < e->scratch.len; i++) text_addf(out, ",\n    %s", e->scratch.at[i]);
   if (e->nest_scratch) text_addf(out, ",\n    %lld", (long long)e->nest_scratch);
-  text_add(out, "});\n\n");
+  text_add(out, "});\n");
+  if (!e->scratch_open)
+    text_addf(out, "static_assert(scratch == %lld, \"what the plan counts\");\n",
+              (long long)device_needs(e).scratch);
+  text_add(out, "\n");
 }
 
 bool device_tf32(const Emit *e) {
@@ -99,9 +120,10 @@ void device_write_target(Emit *e, Text *out) {
             "    .sm = sm,\n"
             "    .ptx = %d,\n"
             "    .scratch = scratch,\n"
+            "    .products = %s,\n"
             "    .arena = ddp_arena_kernels,\n"
             "    .init = NULL,\n"
             "};\n"
             "}\n",
-            e->target->name, newest_ptx(t));
+            e->target->name, newest_ptx(t), e->products.len ? "true" : "false");
 }

@@ -5,6 +5,8 @@
 
 /* Setting tf32: whether factors that are f32 may count with 10 bits. */
 bool device_tf32(const Emit *e);
+/* What the text needs beside the plan's memory, once the functions are written. */
+PlanDevice device_needs(const Emit *e);
 /* What the text begins with. */
 void device_write_header(Emit *e, Text *out);
 /* The tables of matrix products. */

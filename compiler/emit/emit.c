@@ -170,6 +170,13 @@ typedef struct Parts { /* of a program, in the order in which they stand */
   Text steps, metrics, optimizers, rates;
 } Parts;
 
+static void parts_free(Parts *p) {
+  text_free(&p->steps);
+  text_free(&p->metrics);
+  text_free(&p->optimizers);
+  text_free(&p->rates);
+}
+
 /* What trains and evaluates, in the text of the target. */
 static void write_steps(Emit *e, Emit *host, Parts *parts) {
   const Plan *plan = e->plan;
@@ -216,6 +223,16 @@ static void write_device(Emit *e, const Parts *parts, Text *out) {
   device_write_target(e, out);
 }
 
+PlanDevice emit_needs(const Plan *plan) {
+  const EmitOptions options = {.target = &target_cuda, .compiler_version = "", .march = ""};
+  Emit e = emit_new(plan, &options, &target_cuda), host = emit_new(plan, &options, &target_cpu);
+  Parts parts = {0};
+  write_steps(&e, &host, &parts);
+  write_rates(&e, &host, &parts);
+  parts_free(&parts);
+  return device_needs(&e);
+}
+
 void emit_program(Text *out, Text *device, const Plan *plan, const EmitOptions *options) {
   const Target *target = options->target;
   Emit e = emit_new(plan, options, target), other = {0}, *host = &e;
@@ -242,8 +259,5 @@ void emit_program(Text *out, Text *device, const Plan *plan, const EmitOptions *
   emit_section(out, "the job");
   tables_write_job(host, out);
   text_add(out, "\nint main(int argc, char **argv) {\n  return ddp_main(&job, argc, argv);\n}\n");
-  text_free(&parts.steps);
-  text_free(&parts.metrics);
-  text_free(&parts.optimizers);
-  text_free(&parts.rates);
+  parts_free(&parts);
 }

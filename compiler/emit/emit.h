@@ -54,4 +54,6 @@ void emit_program(Text *out, Text *device, const Plan *plan, const EmitOptions *
 /* How devices run the nests of the plan, a line for each piece (launch.h): "relu: flat, 4096 elements by
    4096 threads in blocks of 256". */
 void launch_print(Text *out, const Plan *plan);
+/* What a program for GPUs takes beside what the plan says: found by writing its functions. */
+PlanDevice emit_needs(const Plan *plan);
 #endif

@@ -64,6 +64,8 @@ typedef struct Emit {
   Names globals;
   const char **leaf_name; /* identifier of each leaf */
   int64_t nest_scratch;   /* devices: bytes that the kernels of nests need, the most of all */
+  int64_t call_scratch;   /* likewise those of calls */
+  bool scratch_open;      /* a call needs bytes whose number is not known here */
 } Emit;
 
 /* One call of what a nest became: a function, or a kernel of a device with its grid. */
@@ -108,6 +110,8 @@ void emit_functions(Emit *e, Text *out);
 void emit_need(Emit *e, const char *header);
 /* Notes that a call uses DdpTarget.scratch: `bytes` is a constant expression of the target's text. */
 void emit_scratch(Emit *e, const char *bytes);
+/* The same where their number is known, by the same formula (runtime/kernels/scratch.h): the plan counts it. */
+void emit_scratch_known(Emit *e, const char *bytes, int64_t number);
 
 /* The value whose memory this is: aliases and values updated in place come out equal. */
 Val kernel_base(const Program *p, Val v);

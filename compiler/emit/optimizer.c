@@ -2,6 +2,7 @@
    the kernel needs is known and none asks for what it cannot do; otherwise the graph is emitted. */
 #include "die.h"
 #include "program.h"
+#include "kernels/scratch.h"
 
 typedef struct KernelArg {
   const char *name; /* formal of the optimizer */
@@ -15,6 +16,7 @@ typedef struct OptimizerKernel {
   const KernelArg args[4];     /* in the order of the C parameters, after lr and weight_decay */
   const char *must_be_zero[2]; /* compile-time formals that the kernel does not cover */
   const char *scratch;         /* devices: bytes of it that a step needs, or NULL */
+  int64_t scratch_bytes;
 } OptimizerKernel;
 
 static const OptimizerKernel kernels[] = {
@@ -24,12 +26,14 @@ static const OptimizerKernel kernels[] = {
       {"beta2", "s->settings->adam_beta2", 0.999},
       {"eps", "s->settings->adam_epsilon", 1e-8}},
      {"amsgrad", "maximize"},
-     "ddp_adamw_scratch"},
+     "ddp_adamw_scratch",
+     ddp_adamw_scratch},
     {"sgd",
      1,
      {{"momentum", NULL, 0}, {"dampening", NULL, 0}, {"nesterov", NULL, 0}},
      {"maximize"},
-     NULL},
+     NULL,
+     0},
 };
 
 static bool constant(const Optimizer *o, const char *name, double *value) {
@@ -76,7 +80,7 @@ static void write_kernel_step(Emit *e, const Optimizer *o, const OptimizerKernel
   VEC(const char *) args = {0};
   if (device) {
     vec_push(e->arena, &args, "s");
-    if (k->scratch) emit_scratch(e, k->scratch);
+    if (k->scratch) emit_scratch_known(e, k->scratch, k->scratch_bytes);
   } else {
     vec_push(e->arena, &args, "s->p");
     vec_push(e->arena, &args, "s->g");

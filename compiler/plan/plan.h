@@ -146,6 +146,13 @@ typedef struct Bucket {
   int32_t ready_after;  /* kernel of the training program after which it may start */
 } Bucket;
 
+typedef struct PlanDevice { /* of a program for GPUs: what writing it shows (emit_needs) */
+  bool known;
+  int64_t scratch;   /* bytes, for one kernel at a time */
+  bool scratch_open; /* of them are more, which the compiler of the device counts */
+  bool products;     /* through cuBLASLt, which has a workspace */
+} PlanDevice;
+
 typedef struct Plan {
   Job *job;
   Program train, eval, predict, counts, finish, schedule;
@@ -156,6 +163,7 @@ typedef struct Plan {
   int32_t *segment_of;   /* by leaf: its place in segments; -1: a tied one has none of its own */
   VEC(Bucket) buckets;   /* for the job's ddp_bucket_cap_mb; the runtime walks the same rule */
   uint64_t hash;         /* of everything ranks must agree on */
+  PlanDevice device;
 } Plan;
 
 Plan *plan_make(Job *job);
@@ -172,8 +180,27 @@ int32_t plan_loss_after(const Plan *plan);
 /* What the tables say, for tools. Bytes of one rank beside the data; of them, the samples of a batch,
    and the average of the weights. */
 int64_t plan_rank_bytes(const Plan *plan);
+int64_t plan_block_bytes(
+    const Plan *plan); /* activations and workspace, one after the other in one block */
 int64_t plan_sample_bytes(const Plan *plan);
 int64_t plan_average_bytes(const Plan *plan); /* ema_decay: the trained weights once more */
+/* Buffers as they were before an update that may be given up: with several micro-batches, on_nan = skip. */
+int64_t plan_kept_bytes(const Plan *plan);
+/* ---- device.c: one rank on a GPU, every allocation rounded up as the runtime's are; 0 elsewhere */
+typedef struct PlanGpu {
+  int64_t arenas, block, kept, average; /* as on CPUs */
+  int64_t batches;            /* two micro-batches: samples, positions, rows, numbers of the step */
+  int64_t optimizer;          /* what its steps read: rates, groups of parameters, norms */
+  int64_t sums;               /* of losses and metrics, denominators */
+  int64_t scratch, workspace; /* of kernels, of cuBLASLt */
+  int64_t all;                /* these together */
+  int64_t pinned;             /* page-locked memory of the host */
+  int64_t beside;             /* an allowance: the context, code, buffers of NCCL and cuDNN */
+} PlanGpu;
+PlanGpu plan_gpu(const Plan *plan);
+bool plan_on_gpu(const Plan *plan);
+/* What must fit into a rank's memory. */
+int64_t plan_room_bytes(const Plan *plan);
 const Segment *plan_segment(const Plan *plan, int32_t leaf);   /* NULL: tied to another */
 int64_t plan_bucket_of(const Plan *plan, int32_t leaf);        /* counted from 1; 0: in none */
 const char *plan_group_name(const Job *job, const Leaf *leaf); /* "decay", "frozen", "buffer" ... */

@@ -163,14 +163,51 @@ int64_t plan_average_bytes(const Plan *plan) {
   return sum;
 }
 
-int64_t plan_rank_bytes(const Plan *plan) {
-  int64_t most = plan_step_block(plan); /* one after the other in the same memory */
+int64_t plan_kept_bytes(const Plan *plan) {
+  const Job *job = plan->job;
+  for (uint32_t i = 0; i < plan->arenas.len; i++) {
+    const PlanArena *x = &plan->arenas.at[i];
+    if (x->role != ARENA_buffer) continue;
+    bool keeps = !job_setting_is(job, "gradient_accumulation_steps", "1") ||
+                 job_setting_is(job, "on_nan", "skip");
+    return keeps ? x->elements * dtype_bytes(x->dtype) : 0;
+  }
+  return 0;
+}
+
+int64_t plan_block_bytes(const Plan *plan) {
+  int64_t most = plan_step_block(plan);
   if (plan->train.block_bytes > most) most = plan->train.block_bytes;
-  if (plan->eval.block_bytes > most) most = plan->eval.block_bytes;
-  int64_t sum = most + plan_sample_bytes(plan) + plan_average_bytes(plan);
+  return plan->eval.block_bytes > most ? plan->eval.block_bytes : most;
+}
+
+int64_t plan_rank_bytes(const Plan *plan) {
+  if (plan_on_gpu(plan)) return plan_gpu(plan).all;
+  int64_t sum = plan_block_bytes(plan) + plan_sample_bytes(plan) + plan_average_bytes(plan) +
+                plan_kept_bytes(plan);
   for (uint32_t i = 0; i < plan->arenas.len; i++)
     sum += plan->arenas.at[i].elements * dtype_bytes(plan->arenas.at[i].dtype);
   return sum;
+}
+
+static void bytes_row(Table *t, Arena *a, const char *what, int64_t bytes) {
+  if (bytes) table_row(t, what, "", "", number_grouped(a, bytes), number_bytes(a, bytes));
+}
+
+/* What there is on a GPU beside arenas and activations, and on the host for it. */
+static void print_gpu(Table *t, const Plan *plan, Arena *a) {
+  PlanGpu g = plan_gpu(plan);
+  bytes_row(t, a, "samples of two batches", g.batches);
+  bytes_row(t, a, "rates, groups and norms for steps of the optimizer", g.optimizer);
+  bytes_row(t, a, "sums and denominators", g.sums);
+  bytes_row(t, a,
+            plan->device.scratch_open ? "scratch memory of kernels, at least"
+                                      : "scratch memory of kernels",
+            g.scratch);
+  bytes_row(t, a, "workspace of cuBLASLt", g.workspace);
+  bytes_row(t, a, "all of one rank on its GPU", g.all);
+  bytes_row(t, a, "allowance: CUDA context, code, NCCL, cuDNN", g.beside);
+  bytes_row(t, a, "page-locked memory of the host", g.pinned);
 }
 
 static void print_memory(Text *out, const Plan *plan, Arena *a) {
@@ -199,11 +236,17 @@ static void print_memory(Text *out, const Plan *plan, Arena *a) {
   if (average)
     table_row(&t, "average of the weights", "f32", number_grouped(a, average / 4),
               number_grouped(a, average), number_bytes(a, average));
+  bytes_row(&t, a, "buffers as they were before the update", plan_kept_bytes(plan));
   int64_t gathered = plan_sample_bytes(plan), total = plan_rank_bytes(plan);
-  table_row(&t, "samples of one batch", "", "", number_grouped(a, gathered),
-            number_bytes(a, gathered));
-  table_row(&t, "all of one rank, beside the data", "", "", number_grouped(a, total),
-            number_bytes(a, total));
+  if (plan_on_gpu(plan)) {
+    print_gpu(&t, plan, a);
+    total = plan_room_bytes(plan);
+  } else {
+    table_row(&t, "samples of one batch", "", "", number_grouped(a, gathered),
+              number_bytes(a, gathered));
+    table_row(&t, "all of one rank, beside the data", "", "", number_grouped(a, total),
+              number_bytes(a, total));
+  }
   int64_t room = plan->job->target.memory;
   if (room)
     table_row(&t, "what a rank may use", "", "", number_grouped(a, room),

@@ -7,8 +7,8 @@
 enum { ALIGN = 64 };
 
 static const char *const names[DDP_MEMORY_KIND_COUNT] = {
-    "parameters", "gradients",   "optimizer state", "frozen parameters",
-    "buffers",    "activations", "batch",           "data"};
+    "parameters", "gradients", "optimizer state", "frozen parameters", "buffers", "activations",
+    "batch",      "data",      "page-locked"};
 static _Atomic int64_t used[DDP_MEMORY_KIND_COUNT];
 
 static size_t rounded(size_t bytes) {

@@ -12,9 +12,10 @@ typedef enum DdpMemoryKind {
   DDP_MEMORY_state,
   DDP_MEMORY_frozen,
   DDP_MEMORY_buffers,
-  DDP_MEMORY_block, /* activations and workspace */
-  DDP_MEMORY_batch, /* gathered fields */
-  DDP_MEMORY_data,  /* the splits in memory */
+  DDP_MEMORY_block,  /* activations and workspace */
+  DDP_MEMORY_batch,  /* gathered fields */
+  DDP_MEMORY_data,   /* the splits in memory */
+  DDP_MEMORY_pinned, /* of the host, for copies to and from a device with memory of its own */
   DDP_MEMORY_KIND_COUNT
 } DdpMemoryKind;
 

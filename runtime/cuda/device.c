@@ -54,6 +54,8 @@ static DdpError *cuda_open(const DdpJob *job, int local_rank, int local_world) {
   DDP_TRY(cuda_status(cudaSetDevice(device), "open the GPU"));
   DDP_TRY(introduce(device));
   DDP_TRY(make_streams());
+  /* a library that is missing is told before data are read, and its workspace counts from the start */
+  if (job->target->products) DDP_TRY(cuda_gemm_open());
   if (!job->target->init) return NULL;
   return cuda_status((cudaError_t)job->target->init(), "prepare the program's kernels");
 }
@@ -141,6 +143,11 @@ static DdpError *cuda_poll(void *stream, bool *done) {
   return cuda_status(error, "finish work of the GPU");
 }
 
+/* Of the GPU's memory: allocations begin at multiples of 256 bytes. */
+static int64_t taken(size_t bytes) {
+  return bytes ? (int64_t)((bytes + 255) / 256 * 256) : 256;
+}
+
 static DdpError *cuda_alloc(DdpMemoryKind kind, size_t bytes, void **out) {
   *out = NULL;
   cudaError_t error = cudaMalloc(out, bytes ? bytes : 1); /* aligned to 256 bytes */
@@ -149,20 +156,16 @@ static DdpError *cuda_alloc(DdpMemoryKind kind, size_t bytes, void **out) {
     return no_room(kind, bytes);
   }
   DDP_TRY(cuda_status(error, "allocate memory of the GPU"));
-  ddp_memory_count(kind, (int64_t)bytes);
+  ddp_memory_count(kind, taken(bytes));
   DDP_TRY(cuda_clear(*out, bytes, streams[DDP_STREAM_compute]));
   return cuda_synchronise(streams[DDP_STREAM_compute]); /* other streams may use it at once */
-}
-
-static void uncount(DdpMemoryKind kind, size_t bytes) {
-  ddp_memory_count(kind, -(int64_t)((bytes + 63) / 64 * 64));
 }
 
 static void cuda_free(DdpMemoryKind kind, void *p, size_t bytes) {
   if (!p) return;
   (void)cudaFree(
       p); /* at the end of a run, perhaps after a failure that every call reports again */
-  uncount(kind, bytes);
+  ddp_memory_count(kind, -taken(bytes));
 }
 
 static DdpError *cuda_host_alloc(DdpMemoryKind kind, size_t bytes, void **out) {
@@ -175,14 +178,15 @@ static DdpError *cuda_host_alloc(DdpMemoryKind kind, size_t bytes, void **out) {
   }
   DDP_TRY(cuda_status(error, "allocate page-locked memory"));
   memset(*out, 0, bytes ? bytes : 1);
-  ddp_memory_count(kind, (int64_t)bytes);
+  ddp_memory_count(DDP_MEMORY_pinned, (int64_t)bytes);
   return NULL;
 }
 
 static void cuda_host_free(DdpMemoryKind kind, void *p, size_t bytes) {
+  (void)kind;
   if (!p) return;
   (void)cudaFreeHost(p);
-  uncount(kind, bytes);
+  ddp_memory_count(DDP_MEMORY_pinned, -(int64_t)((bytes + 63) / 64 * 64));
 }
 
 static DdpError *transfer(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

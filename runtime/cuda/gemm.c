@@ -77,6 +77,11 @@ void ddp_cuda_gemm(DdpGemm *g, const DdpStep *step, const void *a, const void *b
   ddp_cuda_gemm_on(g, step->stream, step->batch, a, b, y, bias, aux, add);
 }
 
+DdpError *cuda_gemm_open(void) {
+  const GemmContext *c;
+  return gemm_context(&c);
+}
+
 void cuda_gemm_close(void) {
   const GemmContext *c = gemm_opened();
   while (all) {

@@ -148,6 +148,7 @@ static void put_identity(DdpReport *p, const DdpRun *r) {
   put_name(p, "memory_bytes");
   fputc('{', p->json);
   for (int i = 0; i < DDP_MEMORY_KIND_COUNT; i++) {
+    if (i == DDP_MEMORY_pinned && !r->device->apart) continue;
     fprintf(p->json, "%s\"%s\": %lld", i ? ", " : "", ddp_memory_name((DdpMemoryKind)i),
             (long long)ddp_memory_used((DdpMemoryKind)i));
   }

@@ -171,6 +171,28 @@ def tf32():
         expect("DDP_TF32" not in must(emit).out, "tf32 that nobody asked for")
 
 
+def memory():
+    """The plan counts what a rank allocates on its GPU and page-locked on the host, to the byte: it runs with just that
+    much, and not with less; and the log counts the same."""
+    carries = ["train.gradient_accumulation_steps=2", "runtime.ema_decay=0.9"]
+    flags = ["--max_steps", "1", "--warmup_steps", "0", "--eval_strategy", "no"]
+    jobs = [(JOB, carries), ("examples/digits/job.ddp", ["train.bf16=true"])]
+    jobs += [(f"examples/{n}/job.ddp", EXAMPLES[n][0]) for n in ("mnist_cnn", "char_gpt", "text_classifier")]
+    with Folder() as f:
+        for i, (job, defines) in enumerate(jobs):
+            how = ["--target", "cuda:sim"]
+            gpu = f.compile(job, f"gpu{i}", defines, how)
+            plan = must([DDPC, "plan", os.path.join(ROOT, job), "--json"] + how + [w for d in defines for w in ("-D", d)])
+            plan = json.loads(plan.out)["memory"]
+            _, log = f.train(gpu, f"out{i}", 1, flags, env={"CUDASIM_MEMORY": str(plan["rank"])})
+            counted = dict(log[0]["memory_bytes"], data=0)
+            pinned = counted.pop("page-locked")
+            expect(sum(counted.values()) == plan["rank"], f"{job}: {plan} planned, {counted} counted")
+            expect(pinned == plan["gpu"]["pinned"], f"{job}: {plan['gpu']} planned, {pinned} page-locked")
+            r = run([gpu, "--output_dir", f.file("less")] + flags, env={"CUDASIM_MEMORY": str(plan["rank"] - 256)})
+            expect(r.code == 7, f"{job}: {plan['rank']} bytes planned, runs with less: exit {r.code}\n{r.out}")
+
+
 def checkpoints():
     """Broken off and resumed: the bytes of a straight run; and a checkpoint of the CPU goes on here."""
     names = ["model.safetensors"] + [f"checkpoint-39/{n}.safetensors" for n in ("optimizer", "scheduler", "ema")]
@@ -263,7 +285,8 @@ def example(name):
     return test
 
 
-TESTS = dict(training=training, orders=orders, captured=captured,
+TESTS = dict(training=training, orders=orders, memory=memory,
+             captured=captured,
              optimizers=optimizers, average=average, half=half, epilogues=epilogues,
              tf32=tf32, checkpoints=checkpoints, outputs=outputs, faults=faults, names=names,
              **{n: example(n) for n in EXAMPLES})

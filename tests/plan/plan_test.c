@@ -111,6 +111,7 @@ static Job *make_job(Arena *a, const char *cap) {
       {.key = "on_nan", .value = "stop"},
       {.key = "debug", .value = "[]"},
       {.key = "ema_decay", .value = "none"},
+      {.key = "gradient_accumulation_steps", .value = "1"},
       {.key = "loss_chunk", .value = "none"},
   };
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)

@@ -294,6 +294,7 @@ typedef struct DdpTarget {
   const int *sm;   /* compute capabilities with code in the binary (80, 90 ..), 0 at the end */
   int ptx;         /* of the newest PTX; 0: none */
   int64_t scratch; /* bytes */
+  bool products;   /* are there products for the library of the device? */
   DdpArenaKernels arena;
   int (*init)(void); /* attributes of kernels, once the device is chosen; a cudaError_t */
 } DdpTarget;

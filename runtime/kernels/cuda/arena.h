@@ -3,14 +3,13 @@
 #ifndef DDP_KERNELS_CUDA_ARENA_H
 #define DDP_KERNELS_CUDA_ARENA_H
 #include "quad.h"
+#include "../scratch.h"
 
 /* ---------- sums of squares ----------
    A range is cut into parts, one block each; a second kernel adds the parts of a range in order. How it is cut
    depends on its length alone, so that the bits do not depend on the GPU or on other ranges. */
-constexpr int32_t DDP_SQUARE_RANGES = 64;  /* of one launch */
-constexpr int64_t DDP_SQUARE_PARTS = 256;  /* of one range at most */
 constexpr int64_t DDP_SQUARE_LEAST = 4096; /* elements of a part */
-constexpr int64_t ddp_arena_scratch = DDP_SQUARE_RANGES * DDP_SQUARE_PARTS * sizeof(double);
+static_assert(ddp_arena_scratch == DDP_SQUARE_RANGES * DDP_SQUARE_PARTS * sizeof(double));
 
 typedef struct DdpSquareRanges {
   DdpRange at[DDP_SQUARE_RANGES];

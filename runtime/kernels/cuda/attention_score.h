@@ -4,12 +4,7 @@
 #define DDP_KERNELS_CUDA_ATTENTION_SCORE_H
 #include "draw.h"
 #include "ask_cudnn.h"
-#include "../shapes.h"
-
-/* Bytes of DdpStep.scratch that a gradient takes. */
-static constexpr int64_t ddp_attention_scratch(int64_t batch, int64_t heads, int64_t t) {
-  return batch * heads * t * (int64_t)sizeof(float);
-}
+#include "../scratch.h"
 
 template <class T> DDP_DEVICE const T *ddp_attention_head(const DdpHeads &x, int b, int h) {
   return static_cast<const T *>(x.at) + b * x.batch + h * x.head;

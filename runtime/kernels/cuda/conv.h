@@ -7,7 +7,7 @@
 #define DDP_KERNELS_CUDA_CONV_H
 #include "ask_cudnn.h"
 #include "tile.h"
-#include "../shapes.h"
+#include "../scratch.h"
 
 /* Always three dimensions of space; what is missing has size 1 and comes first. */
 typedef struct DdpConvSide {
@@ -20,8 +20,6 @@ typedef struct DdpConvFrame {
   int kernel[3], stride[3], padding[3], dilation[3];
 } DdpConvFrame;
 
-/* Channels of a group from which tiles are filled well enough. */
-static constexpr int DDP_CONV_TILED = 16;
 static constexpr int DDP_CONV_DIRECT_THREADS = 256;
 
 /* ---------- places ---------- */
@@ -274,39 +272,6 @@ static __global__ void __launch_bounds__(DDP_CONV_DIRECT_THREADS)
 }
 
 /* ---------- calls ---------- */
-
-typedef struct DdpConvSplit { /* of the sums of a filter's gradient */
-  int64_t splits, rows_each;
-  bool direct;
-} DdpConvSplit;
-
-/* A function of the shape and the batch, so that sums have the same order on every device: enough blocks for a large
-   one, and parts that are long enough to be worth a block. */
-static constexpr DdpConvSplit ddp_conv_split(const DdpConv &c, int64_t batch) {
-  int64_t rows = batch, n = c.big / c.groups;
-  for (int64_t i = 0; i < c.space; i++) {
-    rows *= c.small_size[i];
-    n *= c.kernel[i];
-  }
-  const int64_t m = c.small / c.groups;
-  const bool direct = c.groups > 1 && m < DDP_CONV_TILED;
-  const int64_t blocks =
-      direct ? (c.small + 31) / 32 * n
-             : (m + DDP_TILE - 1) / DDP_TILE * c.groups * ((n + DDP_TILE - 1) / DDP_TILE);
-  const int64_t wanted = (512 + blocks - 1) / blocks, worth = rows / 256 > 1 ? rows / 256 : 1;
-  const int64_t splits = wanted < worth ? wanted : worth;
-  const int64_t each =
-      ((rows + splits - 1) / splits + DDP_TILE_DEPTH - 1) / DDP_TILE_DEPTH * DDP_TILE_DEPTH;
-  return DdpConvSplit{(rows + each - 1) / each, each, direct};
-}
-
-/* Bytes of DdpStep.scratch that a call takes. */
-static constexpr int64_t ddp_conv_scratch(const DdpConv &c, DdpConvResult result, int64_t batch) {
-  int64_t elements = c.small * (c.big / c.groups);
-  for (int64_t i = 0; i < c.space; i++) elements *= c.kernel[i];
-  const int64_t splits = result == DDP_CONV_FILTER ? ddp_conv_split(c, batch).splits : 1;
-  return splits * elements * (int64_t)sizeof(float);
-}
 
 static inline DdpConvFrame ddp_conv_frame(const DdpConv &c) {
   const int groups = (int)c.groups, big = (int)c.big, small = (int)c.small;

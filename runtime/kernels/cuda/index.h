@@ -5,13 +5,10 @@
 #ifndef DDP_KERNELS_CUDA_INDEX_H
 #define DDP_KERNELS_CUDA_INDEX_H
 #include "ddp_cuda.h"
+#include "../scratch.h"
 
 /* ---------- sorting ----------
    Least digit first, eight bits at a time: numbers of each digit in each tile, their sums, rows to their places. */
-constexpr int DDP_SORT_DIGITS = 256;
-constexpr int DDP_SORT_WARPS = 8;  /* of a block; 256 threads, one for each digit */
-constexpr int DDP_SORT_ROUNDS = 8; /* rows of a lane */
-constexpr int DDP_SORT_TILE = DDP_SORT_WARPS * DDP_SORT_ROUNDS * 32;
 constexpr int DDP_SORT_SCAN = 1024; /* threads of the one block that adds up */
 constexpr int DDP_SORT_EACH = 8;    /* its numbers for each thread at a time */
 
@@ -121,27 +118,6 @@ static __global__ void __launch_bounds__(256)
 }
 
 /* ---------- memory ---------- */
-
-constexpr int DDP_SUM_CHUNK = 64; /* sorted rows that a thread adds */
-
-constexpr int64_t ddp_index_pad(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-constexpr int64_t ddp_index_tiles(int64_t n) {
-  return (n + DDP_SORT_TILE - 1) / DDP_SORT_TILE;
-}
-constexpr int64_t ddp_index_chunks(int64_t n) {
-  return (n + DDP_SUM_CHUNK - 1) / DDP_SUM_CHUNK;
-}
-/* Bytes of scratch. */
-constexpr int64_t ddp_rows_add_scratch(int64_t count, int64_t width) {
-  return 4 * ddp_index_pad(count * 4) +
-         ddp_index_pad(ddp_index_tiles(count) * DDP_SORT_DIGITS * 4) +
-         ddp_index_chunks(count) * 2 * width * 4;
-}
-constexpr int64_t ddp_scatter_add_scratch(int64_t outer, int64_t count, int64_t inner) {
-  return ddp_rows_add_scratch(outer * count * inner, 1);
-}
 
 typedef struct DdpIndexRoom {
   DdpSorted rows[2];

@@ -6,6 +6,7 @@
 #ifndef DDP_KERNELS_CUDA_OPTIMIZER_H
 #define DDP_KERNELS_CUDA_OPTIMIZER_H
 #include "quad.h"
+#include "../scratch.h"
 
 /* What kernels read of a segment; a launch copies it. */
 typedef struct DdpRangeStep {
@@ -40,7 +41,7 @@ typedef struct DdpAdamwBias { /* corrections of this step */
   double first;               /* 1 - beta1^step */
   float root;                 /* sqrt(1 - beta2^step) */
 } DdpAdamwBias;
-constexpr int64_t ddp_adamw_scratch = sizeof(DdpAdamwBias);
+static_assert(ddp_adamw_scratch == sizeof(DdpAdamwBias));
 
 typedef struct DdpAdamwNumbers {
   float lerp, b2, w2, eps;

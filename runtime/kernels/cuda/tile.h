@@ -5,9 +5,8 @@
 #ifndef DDP_KERNELS_CUDA_TILE_H
 #define DDP_KERNELS_CUDA_TILE_H
 #include "ddp_cuda.h"
+#include "../scratch.h"
 
-static constexpr int DDP_TILE = 64;
-static constexpr int DDP_TILE_DEPTH = 32;
 /* Whole 16 bytes; the columns of a row that is turned lie in different banks. */
 static constexpr int DDP_TILE_PITCH = DDP_TILE + 4;
 static constexpr int DDP_TILE_THREADS = 256;
