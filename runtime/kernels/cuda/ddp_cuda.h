@@ -15,16 +15,22 @@
 
 /* ---------- launches ---------- */
 
-/* kernel<<<grid, block, shared, stream>>>(arguments); an error is kept for DdpDevice.failure. stream: void *. */
+/* kernel<<<grid, block, shared, stream>>>(arguments); an error is kept for DdpDevice.failure. stream: void *.
+   shared: a constant. No kernel needs more than what each gets unasked; one that does must be allowed to
+   (cudaFuncSetAttribute) in DdpTarget.init, before anything is captured. */
+#define DDP_CHECK_SHARED(shared)                                                                   \
+  static_assert((shared) <= 48 * 1024, "dynamic shared memory above 48 KiB: see DDP_LAUNCH")
 #ifdef __CUDACC__
 #define DDP_LAUNCH(kernel, grid, block, shared, stream, ...)                                       \
   do {                                                                                             \
+    DDP_CHECK_SHARED(shared);                                                                      \
     kernel<<<(grid), (block), (shared), static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__);         \
     ddp_cuda_check(static_cast<int>(cudaGetLastError()), #kernel, __FILE__, __LINE__);             \
   } while (0)
 #else
 #define DDP_LAUNCH(kernel, grid, block, shared, stream, ...)                                       \
   do {                                                                                             \
+    DDP_CHECK_SHARED(shared);                                                                      \
     cudasim::launch_kernel(#kernel, kernel, dim3(grid), dim3(block), (shared),                     \
                            static_cast<cudaStream_t>(stream) __VA_OPT__(, ) __VA_ARGS__);          \
     ddp_cuda_check(static_cast<int>(cudaGetLastError()), #kernel, __FILE__, __LINE__);             \
