@@ -418,7 +418,11 @@ static File *make_file(Analysis *a, const Decl *d, uint32_t source, const char *
   const char *folders[2];
   uint32_t n = 0;
   if (a->options->include) folders[n++] = a->options->include(a->arena);
-  if (n && !folders[0]) return NULL; /* said */
+  if (n && !folders[0]) {
+    diag_report(DIAG_E0307, d->file_span, "cannot read `%s` without the runtime's headers",
+                d->file);
+    return NULL;
+  }
   folders[n++] = *a->job->directory ? a->job->directory : ".";
   if (!cimport_read(a->arena, source, path, folders, n, d->span, h)) return NULL;
   bool good = true;

@@ -67,7 +67,10 @@ static DdpError *open_levels(DdpGroup *g, const DdpGroupOptions *options, double
   bool inside = g->members.widest > 1 && !options->intra_node_backend;
   bool between = several || !inside;
   g->two_level = inside && between;
-  if (g->world == 1) return atomic_store(&g->opened, true), NULL;
+  if (g->world == 1) {
+    atomic_store(&g->opened, true);
+    return NULL;
+  }
   if (!options->intra_node_backend) tell_no_memory(g, name);
   g->leader = !inside || g->members.local[g->rank] == 0;
   snprintf(g->path, sizeof g->path, "%s%s%s", inside ? "shared memory" : "",

@@ -50,4 +50,9 @@ if "$work/moved/bin/ddpc" "$work/tiny.ddp" -o "$work/tiny" 2> "$work/said"; then
 fi
 grep -q "libddp_runtime.a and its headers are not where they belong" "$work/said" ||
   fail "$(cat "$work/said")"
+# operators in C include those headers: a place in the job, not a crash
+if "$work/moved/bin/ddpc" check "$source/examples/custom_op/job.ddp" > "$work/said" 2>&1; then
+  fail "read a header without those it includes"
+fi
+grep -q "E0307\|E0911" "$work/said" || fail "$(cat "$work/said")" # E0911: built without libclang
 echo "installed compiler works"
