@@ -1,13 +1,43 @@
 /* One kernel being written, whatever the target: its operands, what its roots need to know. */
 #include "die.h"
+#include "op.h"
 #include "scalar.h"
+#include <ctype.h>
+
+/* Those of the texts around operands that look like theirs; t0, from1 and the like are kept free too. */
+static const char *const used[] = {"i",     "j",      "k",      "l",          "m",      "n",
+                                   "o",     "p",      "q",      "u",          "v",      "B",
+                                   "at",    "row",    "rows",   "first",      "last",   "lane",
+                                   "along", "team",   "thread", "accumulate", "more",   "scalars",
+                                   "rates", "groups", "group",  "scratch",    "stream", "s"};
+
+/* "weight", "weight_2". */
+static const char *own_name(Body *b, const char *wanted) {
+  if (!b->taken.arena) {
+    names_init(&b->taken, b->e->arena, NULL);
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++) names_add(&b->taken, used[i]);
+  }
+  const char *c = wanted && *wanted ? wanted : "x";
+  while (isalpha((unsigned char)*c)) c++;
+  bool numbered = isdigit((unsigned char)*c);
+  while (isdigit((unsigned char)*c)) c++;
+  return names_add(&b->taken, numbered && !*c     ? arena_printf(b->e->arena, "%s_", wanted)
+                              : wanted && *wanted ? wanted
+                                                  : "x");
+}
+
+/* "adam_beta1" of train.adam_beta1. */
+static const char *host_word(const Value *v) {
+  if (v->op != OP_host) return op_def(v->op)->name;
+  const char *name = v->attr[0].as.text, *dot = strrchr(name, '.');
+  return dot ? dot + 1 : name;
+}
 
 const char *body_operand(Body *b, OperandKind kind, Val val, bool written) {
   bool memory = kind == OPERAND_memory || kind == OPERAND_sum;
   Val shown = memory ? kernel_named(b->p, val) : val;
   if (b->operand_name) return b->operand_name(b->self, kind, shown);
   if (memory) val = kernel_base(b->p, val);
-  uint32_t same_kind = 0;
   for (uint32_t i = 0; i < b->operands->len; i++) {
     Operand *o = &b->operands->at[i];
     if (o->kind == kind && o->val == val) {
@@ -16,14 +46,14 @@ const char *body_operand(Body *b, OperandKind kind, Val val, bool written) {
       o->read = o->read || !written;
       return o->name;
     }
-    if (o->kind == kind && (kind != OPERAND_memory || *o->name == (written ? 'y' : 'x')))
-      same_kind++;
   }
-  static const char *const prefix[] = {"",           "sum",     "h",       "draw",  "B",
-                                       "accumulate", "more",    "scalars", "rates", "groups",
-                                       "group",      "scratch", "stream"};
-  const char *name = kind == OPERAND_memory ? (written ? "y" : "x") : prefix[kind];
-  if (kind < OPERAND_batch) name = arena_printf(b->e->arena, "%s%u", name, same_kind);
+  static const char *const words[] = {"",           "sum",     "",        "draw",  "B",
+                                      "accumulate", "more",    "scalars", "rates", "groups",
+                                      "group",      "scratch", "stream"};
+  const char *name = words[kind];
+  if (kind == OPERAND_memory) name = b->p->places.at[shown].local;
+  if (kind == OPERAND_host) name = host_word(value_at(b->n->g, val));
+  if (kind < OPERAND_batch) name = own_name(b, name);
   vec_push(b->e->arena, b->operands, (Operand){kind, val, shown, written, !written, name});
   return name;
 }
@@ -104,8 +134,25 @@ bool root_is_read(const Nest *n, Val v) {
   return false;
 }
 
+/* Where the bracket that the text begins with is closed; 0: it begins with none. */
+static size_t closes_at(const char *text) {
+  size_t i = 0;
+  int depth = 0;
+  do {
+    depth += (text[i] == '(') - (text[i] == ')');
+  } while (depth > 0 && text[++i]);
+  return i;
+}
+
 const char *root_stored(Body *b, const NestRoot *r, const char *value) {
-  const char *convert = b->e->target->store(value_at(b->n->g, r->val)->type.dtype);
+  DType t = value_at(b->n->g, r->val)->type.dtype;
+  const char *convert = b->e->target->store(t);
+  if (dtype_is_half(t)) { /* what is rounded already is stored as it is */
+    const char *round = b->e->target->round(t);
+    size_t n = strlen(round), end = strlen(value);
+    if (!strncmp(value, round, n) && closes_at(value + n) == end - n - 1)
+      value = arena_strndup(b->e->arena, value + n + 1, end - n - 2);
+  }
   return *convert ? arena_printf(b->e->arena, "%s(%s)", convert, value) : value;
 }
 
@@ -123,15 +170,18 @@ void body_store(Body *b, const NestRoot *r, const char *value) {
     return;
   }
   value = root_stored(b, r, value);
+  const char *adds = root_adds(b, r);
+  if (adds && strchr(value, ' ')) { /* it stands there twice */
+    const char *name = arena_printf(b->e->arena, "t%u", b->names++);
+    body_line(b, "const %s %s = %s;", root_type(b, r), name, value);
+    value = name;
+  }
   const char *y = body_operand(b, OPERAND_memory, r->val, true);
-  const char *ix = scalar_index(b, r->ix, BIND_weak), *adds = root_adds(b, r);
+  const char *ix = scalar_index(b, r->ix, BIND_weak);
   if (place->home == HOME_out)
     body_line(b, "%s%s = %s;", b->operand_name ? "" : "*", y, value);
-  else if (adds) /* the value may be a sum or a choice */
-    body_line(b,
-              strchr(value, ' ') ? "%s[%s] = %s ? %s[%s] + (%s) : %s;"
-                                 : "%s[%s] = %s ? %s[%s] + %s : %s;",
-              y, ix, adds, y, ix, value, value);
+  else if (adds)
+    body_line(b, "%s[%s] = %s ? %s[%s] + %s : %s;", y, ix, adds, y, ix, value, value);
   else
     body_line(b, "%s[%s] = %s;", y, ix, value);
 }

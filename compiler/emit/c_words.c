@@ -20,7 +20,7 @@ static const char *const words[] = {
     "this", "thread_local", "throw", "try", "typeid", "typename", "using", "virtual", "wchar_t",
     "xor", "xor_eq",
     /* CUDA and its emulator */
-    "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dim3", "bf16", "half", "half2",
+    "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dim3", "bf16", "f16", "half", "half2",
     "clock", "clock64", "min", "max",
     /* types and macros of headers */
     "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",

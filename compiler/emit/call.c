@@ -166,22 +166,17 @@ void call_pool_operands(const Call *c, const PoolShape *s, Arguments *p) {
   add(p, call_accumulate(c));
 }
 
-/* Of no mask where v is NO_VAL. */
 static void add_mask(const Call *c, Arguments *p, Val v) {
-  const char *at = "NULL", *step[4] = {"0", "0", "0", "0"};
-  bool added = false;
-  if (v != NO_VAL) {
-    Type t = call_type(c, v);
-    View view;
-    at = call_view(c, v, &view);
-    for (int i = 0; i < t.rank; i++)
-      if (!dim_is(t.dim[i], 1)) step[i + 4 - t.rank] = call_size(c, view.stride[i]);
-    added = t.dtype != DT_bool;
-  }
+  const char *step[4] = {"0", "0", "0", "0"};
+  Type t = call_type(c, v);
+  View view;
+  const char *at = call_view(c, v, &view);
+  for (int i = 0; i < t.rank; i++)
+    if (!dim_is(t.dim[i], 1)) step[i + 4 - t.rank] = call_size(c, view.stride[i]);
   add(p, arena_printf(c->e->arena, ".mask = %s", at));
   add(p, arena_printf(c->e->arena, ".mask_step = {%s, %s, %s, %s}", step[0], step[1], step[2],
                       step[3]));
-  add(p, added ? ".mask_added = true" : ".mask_added = false");
+  if (t.dtype != DT_bool) add(p, ".mask_added = true");
 }
 
 void call_attention(const Call *c, Arguments *p, int first, bool draws) {
@@ -190,8 +185,7 @@ void call_attention(const Call *c, Arguments *p, int first, bool draws) {
   Type q = call_type(c, in[0]), k = call_type(c, in[1]), v = call_type(c, in[2]);
   double keep = c->v->attr[op_attr(c->v->op, "keep")].as.f;
   double scale = c->v->attr[op_attr(c->v->op, "scale")].as.f;
-  bool masked = c->v->inputs > first + 3,
-       all = c->e->target->casts; /* C++ warns of what is left out */
+  bool masked = c->v->inputs > first + 3;
   add(p, arena_printf(a, ".batch = %s", call_size(c, q.dim[0])));
   add(p, arena_printf(a, ".heads = %s", call_size(c, q.dim[2])));
   add(p, arena_printf(a, ".groups = %s", call_size(c, k.dim[2])));
@@ -200,17 +194,14 @@ void call_attention(const Call *c, Arguments *p, int first, bool draws) {
   add(p, arena_printf(a, ".k = %s", call_size(c, q.dim[3])));
   add(p, arena_printf(a, ".v = %s", call_size(c, v.dim[3])));
   add(p, arena_printf(a, ".scale = %s", call_number(c, scale, DT_f32)));
-  if (call_flag(c, "causal") || all)
-    add(p, call_flag(c, "causal") ? ".causal = true" : ".causal = false");
+  if (call_flag(c, "causal")) add(p, ".causal = true");
   add(p, call_heads(c, ".q = ", in[0]));
   add(p, call_heads(c, ".key = ", in[1]));
   add(p, call_heads(c, ".value = ", in[2]));
-  if (masked || all) add_mask(c, p, masked ? in[3] : NO_VAL);
+  if (masked) add_mask(c, p, in[3]);
   add(p, arena_printf(a, ".keep = %s", call_number(c, keep, DT_f32)));
   if (draws && keep < 1)
     add(p, arena_printf(a, ".draw = %s", c->name(c->self, OPERAND_draw, c->k->call)));
-  else if (all)
-    add(p, ".draw = {0, NULL}");
 }
 
 void call_attention_results(const Call *c, Arguments *p) {

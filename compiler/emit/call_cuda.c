@@ -65,16 +65,16 @@ static const char *find_product(const Call *c, const Gemm *g) {
   Emit *e = c->e;
   Arena *a = e->arena;
   const char *init = arena_printf(
-      a,
-      ".in = DDP_%s, .out = DDP_%s, .ta = %s, .tb = %s, .tf32 = %s,\n"
-      "    .m = %s, .n = %s, .k = %s, .count = %s,\n"
-      "    .stride_a = %s, .stride_b = %s, .stride_y = %s, .epilogue = DDP_EPILOGUE_%s,\n"
-      "    .choice = {}",
-      dtype_name(g->in), dtype_name(g->out), g->ta ? "true" : "false", g->tb ? "true" : "false",
-      g->in == DT_f32 && device_tf32(e) ? "true" : "false", extent_text(a, g->m),
-      extent_text(a, g->n), extent_text(a, g->k), extent_text(a, g->count),
-      extent_text(a, g->stride_a), extent_text(a, g->stride_b), extent_text(a, g->stride_y),
-      g->epilogue ? g->epilogue : "none");
+      a, ".in = DDP_%s, .out = DDP_%s%s%s%s,\n    .m = %s, .n = %s, .k = %s", dtype_name(g->in),
+      dtype_name(g->out), g->ta ? ", .ta = true" : "", g->tb ? ", .tb = true" : "",
+      g->in == DT_f32 && device_tf32(e) ? ", .tf32 = true" : "", extent_text(a, g->m),
+      extent_text(a, g->n), extent_text(a, g->k));
+  if (!dim_is(g->count, 0))
+    init = arena_printf(a, "%s, .count = %s,\n    .stride_a = %s, .stride_b = %s, .stride_y = %s",
+                        init, extent_text(a, g->count), extent_text(a, g->stride_a),
+                        extent_text(a, g->stride_b), extent_text(a, g->stride_y));
+  if (g->epilogue)
+    init = arena_printf(a, "%s,\n    .epilogue = DDP_EPILOGUE_%s", init, g->epilogue);
   for (uint32_t i = 0; i < e->products.len; i++)
     if (!strcmp(e->products.at[i].init, init)) return e->products.at[i].name;
   const char *first = c->k->name && *c->k->name ? c->k->name : "product";

@@ -77,19 +77,51 @@ static void write_helpers(Emit *e, Text *out) {
   }
 }
 
+/* Up to the next blank that is not in "x [B, 64]". */
+static size_t item_length(const char *s) {
+  size_t n = 0;
+  for (int depth = 0; s[n] && (s[n] != ' ' || depth || s[n + 1] == '['); n++)
+    depth += (s[n] == '[') - (s[n] == ']');
+  return n;
+}
+
+/* Which lines of the job it is for, and the shapes of its memory; in lines of up to 100 columns. */
+static void write_comment(const Function *f, Text *out) {
+  Text t = {0};
+  for (uint32_t k = 0; k < f->at.len && k < 4; k++)
+    text_addf(&t, "%s%s", k ? ", " : "", f->at.at[k]);
+  if (f->at.len > 4) text_addf(&t, " and %u more", f->at.len - 4);
+  if (*f->shapes) text_addf(&t, "%s%s", t.len ? ": " : "", f->shapes);
+  if (!t.len) return;
+  text_add(out, "/* ");
+  size_t column = 3;
+  for (const char *word = t.at; *word;) {
+    size_t n = item_length(word), room = word[n] ? 0 : 3;
+    if (column + 1 + n + room > 100 && word != t.at) {
+      text_add(out, "\n   ");
+      column = 3;
+    } else if (word != t.at) {
+      text_add(out, " ");
+      column++;
+    }
+    text_add_n(out, word, n);
+    column += n;
+    word += n + (word[n] == ' ');
+  }
+  text_add(out, " */\n");
+  text_free(&t);
+}
+
 void emit_functions(Emit *e, Text *out) {
   write_helpers(e, out);
   for (uint32_t i = 0; i < e->functions.len; i++) {
     const Function *f = &e->functions.at[i];
-    if (f->at.len) {
-      text_add(out, "/* ");
-      for (uint32_t k = 0; k < f->at.len && k < 4; k++)
-        text_addf(out, "%s%s", k ? ", " : "", f->at.at[k]);
-      if (f->at.len > 4) text_addf(out, " and %u more", f->at.len - 4);
-      text_add(out, " */\n");
-    }
+    write_comment(f, out);
     /* parameters stand under each other behind the name */
-    bool wide = strlen(f->head) + strlen(f->name) > 60;
+    size_t longest = 0, before = strlen(f->head) + strlen(f->name);
+    for (uint32_t k = 0; k < f->n_parameters; k++)
+      if (strlen(f->parameters[k]) > longest) longest = strlen(f->parameters[k]);
+    bool wide = before > 60 || before + longest + 4 > 100;
     if (wide) text_addf(out, "%s\n", f->head);
     const char *head = wide ? f->name : arena_printf(e->arena, "%s %s", f->head, f->name);
     write_call(out, wide ? "    " : "", head, f->parameters, f->n_parameters, " {\n");
@@ -100,8 +132,9 @@ void emit_functions(Emit *e, Text *out) {
 static void name_leaves(Emit *e) {
   const Job *job = e->plan->job;
   e->leaf_name = ARENA_ARRAY(e->arena, const char *, job->leaves.len + 1);
+  const char *common = plan_common_module(job);
   for (uint32_t i = 0; i < job->leaves.len; i++)
-    e->leaf_name[i] = names_add(&e->globals, job->leaves.at[i].name);
+    e->leaf_name[i] = names_add(&e->globals, plan_short_name(job->leaves.at[i].name, common));
 }
 
 static void reserve_globals(Emit *e) {

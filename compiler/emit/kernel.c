@@ -140,6 +140,25 @@ static void add_place(Emit *e, const Kernel *k, Function *f) {
   if (!known) vec_push(e->arena, &f->at, at);
 }
 
+/* "y [B, 64] from x [B, 64]": where memory is as large as what the first call names. */
+static const char *shapes_text(Emit *e, const Program *p, const Operands *o) {
+  Text t = {0};
+  for (int pass = 0; pass < 2; pass++) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < o->len; i++) {
+      const Operand *x = &o->at[i];
+      if (x->kind != OPERAND_memory || x->written == (pass == 1)) continue;
+      if (p->places.at[x->val].home == HOME_out) continue;
+      text_add(&t, n++ ? ", " : pass && t.len ? " from " : "");
+      text_addf(&t, "%s ", x->name);
+      write_shape(&t, value_at(p->g, x->shown)->type);
+    }
+  }
+  const char *text = t.at ? arena_strdup(e->arena, t.at) : "";
+  text_free(&t);
+  return text;
+}
+
 void kernel_share(Emit *e, const Program *p, const Kernel *k, const char *suffix, const char *head,
                   const char *body, KernelCall *call) {
   Operands *o = &call->operands;
@@ -160,6 +179,7 @@ void kernel_share(Emit *e, const Program *p, const Kernel *k, const char *suffix
                     .body = arena_strdup(e->arena, body),
                     .key = arena_strdup(e->arena, key.at)};
     new.name = function_name(e, k, suffix);
+    new.shapes = shapes_text(e, p, o);
     vec_push(e->arena, &e->functions, new);
     f = &e->functions.at[e->functions.len - 1];
   }

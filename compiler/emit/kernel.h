@@ -37,6 +37,7 @@ typedef struct Function {
   uint32_t n_parameters;
   const char *body;
   const char *key;      /* head, parameters and body in one text */
+  const char *shapes;   /* of its memory, for people: "y [B, 64] from x [B, 64]", or "" */
   VEC(const char *) at; /* places of the job it is called for */
 } Function;
 

@@ -39,6 +39,14 @@ static uint32_t range_loop(const Nest *n) {
   return NO_LOOP;
 }
 
+bool body_is_double(const Value *v) {
+  if (v->op == OP_count || v->op == OP_share) return true;
+  static const char *const doubles[] = {"lr", "weight_decay", "loss_scale"};
+  for (size_t i = 0; v->op == OP_host && i < sizeof doubles / sizeof *doubles; i++)
+    if (!strcmp(v->attr[0].as.text, doubles[i])) return true;
+  return false;
+}
+
 uint32_t body_host_depth(const Body *b, Val v, const LoopPath *path) {
   uint32_t loop = range_loop(b->n);
   if (loop == NO_LOOP || !is_rate(b, value_at(b->n->g, v))) return 0;

@@ -49,12 +49,12 @@ static const char *grid_of(Device *d) {
     if (piece->parts)
       return arena_printf(a, "%lld",
                           (long long)(piece->team == 1 ? piece->parts : piece->parts / block));
-    const char *rows = device_extent(d, &piece->passes.at[0].path, 0, piece->rows);
+    const char *rows = device_bound(d, &piece->passes.at[0].path, 0, piece->rows);
     if (block == 1) return rows;
     return arena_printf(a, "ddp_blocks(%s, %lld)", rows, (long long)block);
   }
   const Pass *pass = &piece->passes.at[0];
-  const char *width = device_extent(d, &pass->path, 0, pass->spread);
+  const char *width = device_bound(d, &pass->path, 0, pass->spread);
   bool one = launch_extent(d->b.p, d->b.n, &pass->path, 0, pass->spread) == 1;
   const char *blocks =
       one ? "1" : arena_printf(a, "ddp_blocks(%s, %d)", width, piece->across * pass->vector);
@@ -86,7 +86,7 @@ static void write_rows(Device *d) {
   Body *b = &d->b;
   const Piece *piece = d->piece;
   const char *type = device_index_type(b), *wide = b->index ? "" : "(int64_t)";
-  const char *rows = device_extent(d, &piece->passes.at[0].path, 0, piece->rows);
+  const char *rows = device_bound(d, &piece->passes.at[0].path, 0, piece->rows);
   int team = piece->team, block = piece->threads / team;
   d->thread = team == 1 ? NULL : team == 32 ? "lane" : "thread";
   if (team == 1) device_shared(d, 32, is_over_rows); /* what one thread reduces needs none */

@@ -36,7 +36,8 @@ typedef struct Device {
 
 /* ---------- nest_pass.c ---------- */
 const char *device_index_type(const Body *b);
-/* "64 * B" of the loops from..to of the path, as a factor or, weak, as it is. */
+/* "(64 * B)" of the loops from..to of the path, as a factor; and "64 * B", to compare with. */
+const char *device_bound(Device *d, const LoopPath *path, uint32_t from, uint32_t to);
 const char *device_extent(Device *d, const LoopPath *path, uint32_t from, uint32_t to);
 /* The loops from..to of the path from the number `at` of an element. */
 void device_unflatten(Device *d, const LoopPath *path, uint32_t from, uint32_t to, const char *at);

@@ -27,7 +27,8 @@ void device_close(Device *d) {
 
 /* ---------- numbers of elements ---------- */
 
-const char *device_extent(Device *d, const LoopPath *path, uint32_t from, uint32_t to) {
+static const char *extent_text(Device *d, const LoopPath *path, uint32_t from, uint32_t to,
+                               bool bound) {
   Body *b = &d->b;
   Dim product = dim_of(1);
   Text t = {0};
@@ -43,10 +44,18 @@ const char *device_extent(Device *d, const LoopPath *path, uint32_t from, uint32
   }
   bool factors = t.len;
   write_dim(&t, product);
-  bool atom = !factors && (product.per_batch == 0 || (product.per_batch == 1 && !product.fixed));
+  bool atom =
+      !factors && (bound || product.per_batch == 0 || (product.per_batch == 1 && !product.fixed));
   const char *s = arena_printf(b->e->arena, factors ? "((%s))" : atom ? "%s" : "(%s)", t.at);
   text_free(&t);
   return s;
+}
+
+const char *device_extent(Device *d, const LoopPath *path, uint32_t from, uint32_t to) {
+  return extent_text(d, path, from, to, false);
+}
+const char *device_bound(Device *d, const LoopPath *path, uint32_t from, uint32_t to) {
+  return extent_text(d, path, from, to, true);
 }
 
 void device_unflatten(Device *d, const LoopPath *path, uint32_t from, uint32_t to, const char *at) {
@@ -232,7 +241,7 @@ static void write_inner(Device *d, uint32_t position) {
   }
   const char *name = b->loop_name[pass->path.loop[position]];
   device_open(d, "for (%s %s = 0; %s < %s; %s++)", device_index_type(b), name, name,
-              device_extent(d, &pass->path, position, position + 1), name);
+              device_bound(d, &pass->path, position, position + 1), name);
   scalar_statements(b, &b->n->stages.at[pass->stage], &pass->path, position + 1);
   write_inner(d, position + 1);
   device_close(d);
@@ -356,7 +365,7 @@ static int open_spread(Device *d, const char *at) {
   const Pass *pass = d->pass;
   const LoopPath *path = &pass->path;
   uint32_t from = pass->rows, to = pass->rows + pass->spread;
-  const char *type = device_index_type(b), *extent = device_extent(d, path, from, to);
+  const char *type = device_index_type(b), *extent = device_bound(d, path, from, to);
   int team = d->piece->team, step = team * pass->vector;
   int64_t elements = launch_extent(b->p, b->n, path, from, to);
   const char *thread = d->thread && pass->vector > 1
@@ -462,8 +471,7 @@ static void write_along(Device *d) {
                           : "threadIdx.y";
   const char *at = to - from == 1 ? b->loop_name[pass->path.loop[from]] : "along";
   device_open(d, "for (%s %s = %s; %s < %s; %s += %lld)", type, at, first, at,
-              device_extent(d, &pass->path, from, to), at,
-              (long long)(piece->along * piece->parts));
+              device_bound(d, &pass->path, from, to), at, (long long)(piece->along * piece->parts));
   if (to - from > 1) device_unflatten(d, &pass->path, from, to, at);
   statements(d, from + 1, to);
   write_roots(d);
@@ -475,7 +483,7 @@ void device_grid_pass(Device *d, const Pass *pass) {
   const Piece *piece = d->piece;
   const LoopPath *path = &pass->path;
   begin_pass(d, pass);
-  const char *extent = device_extent(d, path, 0, pass->spread), *type = device_index_type(b);
+  const char *extent = device_bound(d, path, 0, pass->spread), *type = device_index_type(b);
   const char *at = number_name(d);
   bool one = !pass->spread && piece->across == 1; /* nothing is kept */
   bool together = piece->along > 1;               /* threads meet at the end */

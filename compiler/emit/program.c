@@ -228,10 +228,15 @@ static void write_declarations(const Declarations *d, Text *out) {
     if (n > column && n <= 72) column = n;
   }
   for (uint32_t i = 0; i < d->len; i++) {
-    text_addf(out, "  %-*s /* ", (int)column, d->at[i].code);
-    write_shape(out, d->at[i].shape);
-    if (d->at[i].over) text_addf(out, ", over %s", d->at[i].over);
-    text_add(out, " */\n");
+    Text comment = {0};
+    text_add(&comment, "/* ");
+    write_shape(&comment, d->at[i].shape);
+    if (d->at[i].over) text_addf(&comment, ", over %s", d->at[i].over);
+    size_t n = strlen(d->at[i].code);
+    bool fits = 2 + (n > column ? n : column) + 1 + comment.len + 3 <= 100;
+    text_addf(out, fits ? "  %-*s %s */\n" : "  %-*s\n      %s */\n", fits ? (int)column : 0,
+              d->at[i].code, comment.at);
+    text_free(&comment);
   }
 }
 
@@ -242,9 +247,8 @@ static bool is_written(const Scene *s, Val v) {
 
 void scene_declare_block(Scene *s, const char *name, Type type, int64_t offset, Declarations *out) {
   const char *ctype = s->e->target->storage_type(type.dtype);
-  const char *block = scene_on_step(s) ? "step->block" : "block";
-  Declaration d = {arena_printf(s->e->arena, "%s *%s = (%s *)(%s + %lld);", ctype, name, ctype,
-                                block, (long long)offset),
+  Declaration d = {arena_printf(s->e->arena, "%s *%s = (%s *)(block + %lld);", ctype, name, ctype,
+                                (long long)offset),
                    type, NULL};
   vec_push(s->e->arena, out, d);
 }
@@ -254,6 +258,10 @@ static const char *chunk_offset(const Scene *s, Val v) {
   int64_t size = s->chunk ? plan_sample_elements(s->p->g, v) : 0;
   if (size <= 0 || s->p->places.at[v].chunk == CHUNK_own) return "";
   return size == 1 ? " + first" : arena_printf(s->e->arena, " + first * %lld", (long long)size);
+}
+
+static const char *arena_offset(Arena *a, const char *arena, int64_t offset) {
+  return offset ? arena_printf(a, "%s + %lld", arena, (long long)offset) : arena;
 }
 
 static void declare_memory(Scene *s, Val v, Declarations *out) {
@@ -271,13 +279,12 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
   }
   case HOME_param: {
     bool trained = plan->job->leaves.at[leaf_home(plan, at->index)].trained;
-    value = arena_printf(a, "step->%s + %lld", trained ? "params" : "frozen",
-                         (long long)program_segment(plan, at->index)->offset);
+    value = arena_offset(a, trained ? "step->params" : "step->frozen",
+                         program_segment(plan, at->index)->offset);
     break;
   }
   case HOME_grad:
-    value =
-        arena_printf(a, "step->grads + %lld", (long long)program_segment(plan, at->index)->offset);
+    value = arena_offset(a, "step->grads", program_segment(plan, at->index)->offset);
     break;
   case HOME_buffer:
     value = arena_printf(a, "(%s *)(step->buffers + %lld)", ctype,
@@ -287,11 +294,7 @@ static void declare_memory(Scene *s, Val v, Declarations *out) {
     value = at->index < 0 ? "s->p" : arena_printf(a, "s->state[%d]", at->index);
     break;
   case HOME_block:
-    value = arena_printf(a, "(%s *)(%sblock + %lld)", ctype,
-                         scene_on_step(s)            ? "step->"
-                         : s->role == ROLE_optimizer ? "s->"
-                                                     : "",
-                         (long long)at->offset);
+    value = arena_printf(a, "(%s *)(block + %lld)", ctype, (long long)at->offset);
     break;
   default:
     die("a value without a place: %%%u", v);
@@ -321,6 +324,9 @@ static void declare_all(Scene *s, Text *out) {
       vec_push(s->e->arena, &lines, s->block.at[j]);
     if (lines.len && parts[i].title && scene_on_step(s))
       text_addf(out, "  /* %s */\n", parts[i].title);
+    bool has_block = scene_on_step(s) || s->role == ROLE_optimizer; /* else it is declared */
+    if (lines.len && parts[i].home == HOME_block && has_block)
+      text_addf(out, "  char *block = %s->block;\n", scene_on_step(s) ? "step" : "s");
     write_declarations(&lines, out);
   }
   const Target *target = s->e->target;
@@ -449,10 +455,20 @@ static void write_chunks(Scene *s, Text *out, const char *indent) {
   write_ready(s, &s->p->kernels.at[c->first + c->count - 1], out);
 }
 
+/* Where the gradients begin, and their loops. */
+static bool is_backward(const Program *p, const Kernel *k, const bool *forward) {
+  if (k->kind == KERNEL_call) return !forward[k->call];
+  for (uint32_t r = 0; r < k->nest->roots.len; r++)
+    if (forward[k->nest->roots.at[r].val]) return false;
+  return p->g->values.len > 0;
+}
+
 void scene_kernels(Scene *s, const Made *made, Text *out, const char *indent) {
   const Program *p = s->p;
   const PlanChunk *c = &p->chunk;
   const char *last = NULL;
+  const bool *forward =
+      s->role == ROLE_train && !s->outer && !s->chunk ? plan_forward(p, s->e->arena) : NULL;
   for (uint32_t i = s->chunk ? c->first : 0; i < (s->chunk ? c->first + c->count : p->kernels.len);
        i++) {
     const Kernel *k = &p->kernels.at[i];
@@ -461,6 +477,10 @@ void scene_kernels(Scene *s, const Made *made, Text *out, const char *indent) {
       last = NULL;
       i += c->count - 1;
       continue;
+    }
+    if (forward && is_backward(p, k, forward)) {
+      text_addf(out, "\n%s/* ---------- backward ---------- */\n\n", indent);
+      forward = NULL;
     }
     if (scene_on_step(s)) write_heading(s, k, out, indent, &last);
     if (k->epilogue.kind)

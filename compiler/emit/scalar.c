@@ -72,6 +72,8 @@ static Scalar index_expr(Body *b, NestIndex at) {
   case IX_temp: {
     bool wide = b->n->insts.at[x->temp].dtype == DT_i64;
     left = scalar_text(b, x->temp, BIND_atom);
+    if (wide && b->index && !strncmp(left, "((int64_t)", 10)) /* from a narrow one */
+      left = arena_strndup(b->e->arena, left + 10, strlen(left) - 11);
     if (wide != (b->index != NULL)) return (Scalar){.text = left, .binding = BIND_atom};
     return (Scalar){.text = arena_printf(a, "(%s)%s", b->index ? b->index : "int64_t", left),
                     .binding = BIND_product};
@@ -301,9 +303,11 @@ static Scalar load_expr(Body *b, const Inst *x) {
   if (!text) text = arena_printf(a, "%s[%s]", name, scalar_index(b, x->ix, BIND_weak));
   const char *convert = b->e->target->load(lies);
   if (*convert) text = arena_printf(a, "%s(%s)", convert, text);
-  if (b->e->target->scalars_in_memory && body_is_gradient(b, x->val))
-    text = arena_printf(a, "(%s * %s->clip)", text, body_operand(b, OPERAND_rates, 0, false));
-  if (!x->guard) return (Scalar){.text = text, .binding = BIND_atom, .loads = true};
+  bool clipped = b->e->target->scalars_in_memory && body_is_gradient(b, x->val);
+  if (clipped)
+    text = arena_printf(a, "%s * %s->clip", text, body_operand(b, OPERAND_rates, 0, false));
+  Binding binding = clipped ? BIND_product : BIND_atom;
+  if (!x->guard) return (Scalar){.text = text, .binding = binding, .loads = true};
   text = arena_printf(a, "%s ? %s : 0", scalar_text(b, x->guard, BIND_atom), text);
   return (Scalar){.text = text, .binding = BIND_weak, .loads = true};
 }
@@ -330,8 +334,14 @@ static Scalar host_expr(Body *b, const Inst *x) {
     if (!from)
       return (Scalar){.text = body_operand(b, OPERAND_host, x->val, false), .binding = BIND_atom};
   }
+  if (x->dtype == DT_f64 && body_is_double(v)) return (Scalar){.text = from, .binding = BIND_atom};
   return (Scalar){.text = arena_printf(b->e->arena, "(%s)%s", ctype, from),
                   .binding = BIND_product};
+}
+
+/* 16-bit floats are computed with as float. */
+static bool same_type(const Body *b, DType from, DType to) {
+  return !strcmp(b->e->target->compute_type(from), b->e->target->compute_type(to));
 }
 
 static Scalar cast_expr(Body *b, const Inst *x) {
@@ -345,6 +355,8 @@ static Scalar cast_expr(Body *b, const Inst *x) {
     from = scalar_text(b, x->in[0], BIND_weak);
     e.text = arena_printf(a, "%s(%s)", b->e->target->round(x->dtype), from);
     e.binding = BIND_atom;
+  } else if (same_type(b, b->n->insts.at[x->in[0]].dtype, x->dtype)) {
+    e = b->scalar[x->in[0]];
   } else {
     e.text = arena_printf(a, "(%s)%s", b->e->target->compute_type(x->dtype), from);
   }

@@ -31,6 +31,7 @@ typedef struct Body { /* one kernel being written */
   Text *out;
   const char *indent;
   Operands *operands;
+  Names taken;              /* by operands; and what the text of a kernel uses itself */
   OperandName operand_name; /* NULL: the operands are parameters */
   void *self;
   Scalar *scalar;   /* by NestTemp */
@@ -72,6 +73,7 @@ void body_written(Body *b);
 /* ---------- what changes from step to step, in a device's memory (memory_scalar.c) ---------- */
 /* Where a kernel reads it: "scalars->counts[0]". NULL: it is a setting, an argument. */
 const char *body_in_memory(Body *b, const Value *v);
+bool body_is_double(const Value *v); /* there */
 /* How many loops must be open for it: the rates of a range differ from element to element. */
 uint32_t body_host_depth(const Body *b, Val v, const LoopPath *path);
 /* The gradient that a step of an optimizer reads: it counts times DdpRates.clip. */

@@ -9,7 +9,7 @@ static const char *cuda_function(const char *name, DType dtype) {
 }
 
 static const char *cuda_storage_type(DType t) {
-  return t == DT_bf16 ? "__nv_bfloat16" : t == DT_f16 ? "__half" : dtype_ctype(t);
+  return t == DT_bf16 ? "bf16" : t == DT_f16 ? "f16" : dtype_ctype(t); /* ddp_cuda.h */
 }
 static const char *cuda_compute_type(DType t) {
   return target_cpu.compute_type(t);

@@ -128,7 +128,6 @@ void plan_layout(Plan *plan);
 uint64_t plan_hash(const Plan *plan);
 /* By value: everything that the loss and the other forward results need is forward; the rest is backward
    (and what is computed again). */
-bool *plan_forward(const Program *p, Arena *a);
 /* Values that a nest computes by itself: ops of its roots and what it pulls, in topological order.
  */
 void plan_pulled(const Program *p, const Kernel *k, Arena *a, ValList *out);

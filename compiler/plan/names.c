@@ -41,21 +41,84 @@ bool *plan_forward(const Program *p, Arena *a) {
   return forward;
 }
 
-/* Path of the scope without the model's name: "fc1.linear". */
-static const char *path_below_model(const Program *p, Arena *a, Val v) {
+/* ---------- the model's names ---------- */
+
+const char *plan_common_module(const Job *job) {
+  uint32_t all = job ? job->leaves.len : 0;
+  for (uint32_t i = 0; i < all; i++) {
+    const char *name = job->leaves.at[i].name, *dot = strchr(name, '.');
+    size_t n = dot ? (size_t)(dot - name) + 1 : 0;
+    bool modules = n; /* below it, not parameters of its own */
+    uint32_t same = 0;
+    for (uint32_t k = 0; n && k < all; k++) {
+      if (strncmp(job->leaves.at[k].name, name, n) != 0) continue;
+      modules = modules && strchr(job->leaves.at[k].name + n, '.');
+      same++;
+    }
+    if (modules && 2 * same > all) return arena_strndup(job->arena, name, n);
+  }
+  return "";
+}
+
+const char *plan_short_name(const char *name, const char *common) {
+  size_t n = strlen(common);
+  return n && !strncmp(name, common, n) ? name + n : name;
+}
+
+typedef struct ModelNames {
+  const Job *job; /* NULL: a graph without one */
+  const char *common;
+  Map modules; /* "h.0.attn", each as an interned text */
+} ModelNames;
+
+static ModelNames model_names(const Job *job, Arena *a) {
+  ModelNames m = {.job = job, .common = plan_common_module(job), .modules = {.arena = a}};
+  for (uint32_t i = 0; job && i < job->leaves.len; i++) {
+    const char *name = plan_short_name(job->leaves.at[i].name, m.common);
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+      *map_at(&m.modules, map_key(text_intern(arena_strndup(a, name, (size_t)(dot - name))))) = 1;
+  }
+  return m;
+}
+
+/* Path of the scope without the model's name, and of the functions that a module calls the innermost alone:
+   "h.0.ln_1.mean" for h.0.ln_1.layer_norm.var.mean. `local` is where its last part begins. */
+static const char *path_below_model(const Program *p, Arena *a, const ModelNames *m, Val v,
+                                    const char **local) {
   Scope scope = value_at(p->g, v)->scope;
   const char *path = scope ? graph_scope_path(a, p->g, scope) : "";
   const char *dot = strchr(path, '.');
-  return dot ? dot + 1 : path;
+  path = plan_short_name(dot ? dot + 1 : path, m->common);
+  size_t n = strlen(m->common);
+  if (n && strlen(path) == n - 1 && !strncmp(path, m->common, n - 1)) path = ""; /* it itself */
+  size_t module = 0;
+  for (const char *at = strchr(path, '.'); at; at = strchr(at + 1, '.'))
+    if (map_get(&m->modules, map_key(text_intern(arena_strndup(a, path, (size_t)(at - path))))))
+      module = (size_t)(at - path) + 1;
+  const char *last = strrchr(path, '.');
+  *local = last ? last + 1 : path;
+  if (map_get(&m->modules, map_key(text_intern(path)))) *local = "";
+  return **local ? arena_printf(a, "%.*s%s", (int)module, path, *local) : path;
 }
 
-static const char *leaf_name(const Job *job, const char *what, int32_t index, Arena *a) {
-  if (job && index >= 0 && (uint32_t)index < job->leaves.len)
-    return arena_printf(a, "%s%s", what, job->leaves.at[index].name);
-  return arena_printf(a, "%sleaf_%d", what, (int)index);
+static const char *leaf_name(const ModelNames *m, const char *what, int32_t index, Arena *a,
+                             const char **local) {
+  if (!m->job || index < 0 || (uint32_t)index >= m->job->leaves.len)
+    return arena_printf(a, "%sleaf_%d", what, (int)index);
+  const char *name = m->job->leaves.at[index].name, *dot = strrchr(name, '.');
+  *local = arena_printf(a, "%s%s", what, dot ? dot + 1 : name);
+  return arena_printf(a, "%s%s", what, plan_short_name(name, m->common));
 }
 
-static const char *name_of(const Program *p, Arena *a, const Job *job, const bool *forward, Val v) {
+/* "sum"; of conversions what they make: "bf16". */
+static const char *op_word(const Value *x) {
+  return x->op == OP_cast ? dtype_name(x->type.dtype) : op_def(x->op)->name;
+}
+
+/* local: what one kernel that reads it calls it; NULL: likewise. */
+static const char *name_of(const Program *p, Arena *a, const ModelNames *m, const bool *forward,
+                           Val v, const char **local) {
+  const Job *job = m->job;
   const ValuePlace *place = &p->places.at[v];
   const Value *x = value_at(p->g, v);
   switch (place->home) {
@@ -65,11 +128,11 @@ static const char *name_of(const Program *p, Arena *a, const Job *job, const boo
       return job->dataset.fields.at[place->index].name;
     return place->index == 1 ? "g" : arena_printf(a, "input_%d", (int)place->index);
   case HOME_param:
-    return leaf_name(job, "", place->index, a);
+    return leaf_name(m, "", place->index, a, local);
   case HOME_buffer:
-    return leaf_name(job, x->op == OP_buffer ? "" : "new_", place->index, a);
+    return leaf_name(m, x->op == OP_buffer ? "" : "new_", place->index, a, local);
   case HOME_grad:
-    return leaf_name(job, "grad_", place->index, a);
+    return leaf_name(m, "grad_", place->index, a, local);
   case HOME_sum:
     return arena_printf(a, "sum_%d", (int)place->index);
   case HOME_out:
@@ -87,19 +150,26 @@ static const char *name_of(const Program *p, Arena *a, const Job *job, const boo
   case HOME_yield:
     break;
   }
-  const char *path = path_below_model(p, a, v), *op = op_def(x->op)->name;
-  return arena_printf(a, "%s%s%s%s",
-                      x->region    ? "again_"
-                      : forward[v] ? ""
-                                   : "d_",
-                      path, *path ? "_" : "", op);
+  const char *function, *op = op_word(x), *path = path_below_model(p, a, m, v, &function);
+  const char *how = x->region ? "again_" : forward[v] ? "" : "d_";
+  size_t n = strlen(function);
+  if (n && !strncmp(op, function, n) && (!op[n] || op[n] == '_')) { /* attention.attention_grad */
+    size_t rest = strlen(path) - n;
+    path = arena_strndup(a, path, rest ? rest - 1 : 0);
+    function = "";
+  }
+  *local = arena_printf(a, "%s%s%s%s", how, function, *function && *op ? "_" : "", op);
+  return arena_printf(a, "%s%s%s%s", how, path, *path && *op ? "_" : "", op);
 }
 
 void plan_name_values(Program *p, Arena *a, const Job *job) {
   const bool *forward = plan_forward(p, a);
+  const ModelNames m = model_names(job, a);
   Map times = {.arena = a}, taken = {.arena = a};
   for (Val v = 1; v < p->places.len; v++) {
-    const char *name = text_intern(identifier(a, name_of(p, a, job, forward, v)));
+    const char *local = NULL;
+    const char *name = text_intern(identifier(a, name_of(p, a, &m, forward, v, &local)));
+    p->places.at[v].local = local ? text_intern(identifier(a, local)) : name;
     uint32_t same = ++*map_at(&times, map_key(name));
     if (same > 1) name = text_intern(arena_printf(a, "%s_%u", name, same));
     while (map_get(&taken, map_key(name))) /* x_2 may be somebody's own name */
@@ -168,8 +238,14 @@ static const char *nest_name(const Program *p, const Kernel *k, Arena *a, const 
     else
       word[words++] = w;
   }
+  const char *makes = ""; /* of conversions alone */
+  for (uint32_t i = 0; i < pulled.len; i++) {
+    const Value *x = value_at(p->g, pulled.at[i]);
+    makes = x->op == OP_cast && makes ? dtype_name(x->type.dtype) : NULL;
+  }
   const char *name = backward ? "d" : "";
   for (int i = 0; i < words; i++) name = arena_printf(a, "%s%s%s", name, *name ? "_" : "", word[i]);
+  if (words && makes && *makes) name = arena_printf(a, "%s_%s", name, makes);
   return words ? name : "copy";
 }
 

@@ -38,6 +38,7 @@ typedef struct ValuePlace {
   int64_t offset, bytes; /* block: at the maximum batch, 64-byte aligned */
   int32_t first, last;   /* lifetime in kernel numbers */
   const char *name;      /* C identifier: "h1", "net_fc1_relu" */
+  const char *local;     /* what a kernel calls it: "relu", "weight"; several values may have it */
 } ValuePlace;
 
 /* What a product does with its result in the same call, on targets whose products can (epilogue.c). */
@@ -167,6 +168,11 @@ typedef struct Plan {
 } Plan;
 
 Plan *plan_make(Job *job);
+/* The module that most parameters are in, "transformer."; "": there is none. Names of the text leave it out. */
+const char *plan_common_module(const Job *job);
+const char *plan_short_name(const char *name, const char *common);
+/* By value: is it part of what the loss is computed from, not of its gradients? */
+bool *plan_forward(const Program *p, Arena *a);
 int64_t plan_step_block(const Plan *plan); /* workspace of the optimizer steps, in bytes */
 /* PyTorch's rule: a parameter is added, then the bucket closes if it has reached the limit; limits
    first, then cap. Pure: sizes in bytes in ready order -> number of buckets, ends[] exclusive. */

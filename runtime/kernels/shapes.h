@@ -3,6 +3,7 @@
 #ifndef DDP_KERNELS_SHAPES_H
 #define DDP_KERNELS_SHAPES_H
 #include "random.h"
+#include "ddp/defaults.h"
 
 /* ---------- convolution ---------- */
 
@@ -60,14 +61,14 @@ typedef struct DdpAttention {
   int64_t batch, heads, groups; /* a head of k and v serves heads / groups heads of q */
   int64_t t, s, k, v;           /* queries, keys, widths of q and of v */
   float scale;
-  bool causal;
+  bool causal DDP_UNSAID(false);
   DdpHeads q, key, value;
-  const void
-      *mask; /* NULL: none. Strides over batch, head, query and key; 0 where it is broadcast */
-  int64_t mask_step[4];
-  bool mask_added; /* floats that are added, not bools that say what is seen */
-  float keep;      /* probability of keeping a weight; 1: none is drawn */
-  DdpDraw draw;
+  /* NULL: none. Strides over batch, head, query and key; 0 where it is broadcast */
+  const void *mask DDP_UNSAID(NULL);
+  int64_t mask_step[4] DDP_UNSAID({});
+  bool mask_added DDP_UNSAID(false); /* floats that are added, not bools that say what is seen */
+  float keep;                        /* probability of keeping a weight; 1: none is drawn */
+  DdpDraw draw DDP_UNSAID({});
 } DdpAttention;
 
 #endif

@@ -4,8 +4,11 @@
     cuda_text.py DDPC ROOT"""
 import os
 import re
+import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 
 KERNEL = re.compile(r"^static __global__ void __launch_bounds__\((\d+)\)(.*?)^}\n", re.S | re.M)
 
@@ -36,6 +39,50 @@ def powers_once():
     expect(seen >= 4, "no powers of the step in the optimizers")
 
 
+def gpt2():
+    """The job of docs/performance.md in 16 bits, with a few tokens for data."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = shutil.copy(os.path.join(ROOT, "tests/language/examples/gpt2_124m.ddp"), os.path.join(folder, "job.ddp"))
+        os.makedirs(os.path.join(folder, "data"))
+        for name, n in ("fineweb_train_0.bin", 5000), ("fineweb_val_0.bin", 3000):
+            with open(os.path.join(folder, "data", name), "wb") as f:
+                f.write(struct.pack("<256i", 20240520, 1, n, *([0] * 253)) + bytes(2 * n))
+        return emit(job, "-D", "train.report_to=none")
+
+
+def reads_well():
+    """GPT-2 as one who knows llm.c would like to read it."""
+    text = gpt2()
+    lines = text.splitlines()
+    long = [line for line in lines if len(line) > 100]
+    expect(len(long) <= len(lines) / 1000, "long lines:\n" + "\n".join(long))
+    words = set(re.findall(r"\b[a-z]\w*", re.sub(r"/\*.*?\*/", "", text, flags=re.S)))
+    expect(all(len(w) <= 40 for w in words), f"long names: {[w for w in words if len(w) > 40]}")
+    expect(not [w for w in words if w.startswith("transformer")], "names with the module that everything is in")
+    # Forward and backward apart, from the first layer to the gradient of the embedding; the layer in front of its calls.
+    step = text[text.index('extern "C" void forward_backward('):text.index('extern "C" void evaluate(')]
+    forward, backward = step.split("/* ---------- backward ---------- */")
+    order = ["/* net.transformer.h.0.attn.c_attn.linear, job.ddp:", "/* net.transformer.h.0.attn.attention, job.ddp:",
+             "/* net.transformer.h.0.mlp.c_fc.linear, job.ddp:", "/* net.transformer.h.11.attn.attention, job.ddp:",
+             "/* net.lm_head.linear, job.ddp:", "/* cross_entropy"]
+    places = [forward.find(x) for x in order]
+    expect(-1 not in places and places == sorted(places), f"forward pass: {places}")
+    expect("ddp_grad_ready" not in forward and "d_h_11" not in forward[forward.index(order[0]):forward.index(order[4])],
+           "gradients in the forward pass")
+    places = [backward.find(f"ddp_grad_ready(step, P_{x});") for x in
+              ("ln_f_weight", "h_11_mlp_c_proj_weight", "h_11_attn_c_attn_weight", "h_0_ln_1_weight", "wte_weight")]
+    expect(-1 not in places and places == sorted(places), f"gradients: {places}")
+    # A kernel says what it reads and writes, with shapes, and calls them by the names of the job.
+    expect(re.search(r"/\* job.ddp:\d+: linear_bf16 \[2304, 768\] from weight \[2304, 768\] \*/\n"
+                     r"static __global__ void __launch_bounds__\(256\) linear_bf16\w*\(", text), "no comment of a kernel")
+    # Nothing twice, nothing for nothing.
+    for noise in (r"\(float\)ddp_round", r"store_bf16\(ddp_round", r"[<>]=? \(\d+ \* B\)", r"->\w+ \+ 0;", r"__nv_bfloat16",
+                  r"\(double\)rates->rate", r"\(int\)\(\(int64_t\)"):
+        found = re.search(f".*{noise}.*", text)
+        expect(not found, f"`{noise}`: {found and found[0]}")
+
+
 if __name__ == "__main__":
     DDPC, ROOT = sys.argv[1:]
     powers_once()
+    reads_well()

@@ -1,6 +1,7 @@
 /* What an emitted CUDA program calls in libddp_cuda.a, from C and from CUDA C++. */
 #ifndef DDP_CUDA_H
 #define DDP_CUDA_H
+#include "ddp/defaults.h"
 #include "ddp/job.h"
 
 #ifdef __cplusplus
@@ -45,12 +46,13 @@ enum { DDP_GEMM_BATCHES = 4 }; /* sizes of B that are remembered */
 typedef struct DdpGemm {
   const char *name; /* "h_0_mlp_c_fc" */
   DdpDType in, out; /* of A and B, of Y; f32 sums */
-  bool ta, tb, tf32;
+  bool ta DDP_UNSAID(false), tb DDP_UNSAID(false), tf32 DDP_UNSAID(false);
   DdpExtent m, n, k;
-  DdpExtent count;                        /* products of one call; 0, 0: one */
-  DdpExtent stride_a, stride_b, stride_y; /* elements from one to the next */
-  DdpEpilogue epilogue;
-  DdpGemmChoice *choice[DDP_GEMM_BATCHES]; /* NULL at first */
+  DdpExtent count DDP_UNSAID({}); /* products of one call; 0, 0: one */
+  /* elements from one to the next */
+  DdpExtent stride_a DDP_UNSAID({}), stride_b DDP_UNSAID({}), stride_y DDP_UNSAID({});
+  DdpEpilogue epilogue DDP_UNSAID(DDP_EPILOGUE_none);
+  DdpGemmChoice *choice[DDP_GEMM_BATCHES] DDP_UNSAID({}); /* NULL at first */
 } DdpGemm;
 
 /* Enqueues the product on step->stream, which is that of all products. add: Y += instead of Y =. Errors are kept for DdpDevice.failure. */

@@ -64,6 +64,8 @@ static inline unsigned ddp_blocks(int64_t n, int64_t each) {
 
 /* ---------- 16-bit floats ----------
    are storage; arithmetic is in float. Stores round to nearest even. */
+using bf16 = __nv_bfloat16;
+using f16 = __half;
 DDP_DEVICE float ddp_load_bf16(__nv_bfloat16 x) {
   return __bfloat162float(x);
 }
