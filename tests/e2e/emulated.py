@@ -246,7 +246,7 @@ def faults():
         said = [run([b] + flags) for b in binaries]
         ends = [r.out[r.out.rindex("error: update"):].replace("-nan", "nan") for r in said]
         expect(said[0].code == said[1].code != 0 and ends[0] == ends[1], f"{ends[0]}\nin the emulator:\n{ends[1]}")
-        r = run([binaries[1]] + flags, env={"CUDASIM_MEMORY": "300000"})
+        r = run([binaries[1]] + flags, env={"CUDASIM_MEMORY": str((32 << 20) + 300000)})  # cuBLASLt's workspace comes first
         expect(r.code == 7 and "not enough memory on cudasim" in r.out, f"exit {r.code}: {r.out}")
         r = run([binaries[1]] + flags, env={"CUDASIM_DEVICES": "0"})
         expect(r.code != 0 and re.search("error: .* no GPU", r.out) and r.seconds < 2, f"exit {r.code}: {r.out}")
