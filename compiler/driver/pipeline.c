@@ -26,7 +26,7 @@ static const Pass passes[] = {
     {.name = "fold2", .on_graph_of = pass_fold},
     {.name = "cse2", .on_graph = pass_cse},
     {.name = "dce2", .on_graph = pass_dce},
-    {.name = "widen", .on_graph = pass_widen},
+    {.name = "widen", .on_graph_of = pass_widen},
     {.name = "counts", .on_job = pass_counts},
     {.name = "gradients", .on_job = pass_gradients},
     {.name = "recompute", .on_job = pass_recompute},

@@ -157,7 +157,6 @@ const char *call_pool_function(const Call *c) {
 
 void call_pool_operands(const Call *c, const PoolShape *s, Arguments *p) {
   bool back = c->v->op == OP_pool_max_grad || c->v->op == OP_pool_sum_grad;
-  check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
   add(p, call_size(c, s->outer));
   add(p, call_size(c, dim_of(s->inner)));
   add(p, pools_max(c) || !back ? call_memory(c, c->v->in[0]) : "NULL");

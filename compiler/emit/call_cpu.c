@@ -107,6 +107,7 @@ static void write_conv(const Call *c) {
 }
 
 static void write_pool(const Call *c) {
+  check(c->v->type.dtype == DT_f32, "pooling in %s", dtype_name(c->v->type.dtype));
   const PoolShape s = pool_shape(c->p->g, c->v);
   Arguments p = {0};
   p.at[p.n++] = arena_printf(c->e->arena, "&(DdpPool)%s", call_pool(c, &s));

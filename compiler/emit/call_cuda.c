@@ -326,9 +326,13 @@ static void write_pool(const Call *c) {
   p.at[p.n++] = stream_of(c);
   p.at[p.n++] = "&pool";
   call_pool_operands(c, &s, &p);
+  DType t = c->v->type.dtype;
+  for (int i = 0; i < c->v->inputs; i++)
+    check(call_type(c, c->v->in[i]).dtype == t, "pooling from another type to %s", dtype_name(t));
+  const char *function = arena_printf(c->e->arena, "%s<%s>", call_pool_function(c),
+                                      c->e->target->storage_type(t));
   text_addf(c->out, "%s{\n%s  const DdpPool pool = %s;\n", c->indent, c->indent, call_pool(c, &s));
-  write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent), call_pool_function(c), p.at, p.n,
-             c->tail);
+  write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent), function, p.at, p.n, c->tail);
   text_addf(c->out, "%s}\n", c->indent);
 }
 
@@ -341,6 +345,11 @@ static const char *begin_attention(const Call *c, const char *function, int firs
   const Val *in = &c->v->in[first];
   Type q = call_type(c, in[0]), v = call_type(c, in[2]);
   check(dim_known(q.dim[3]) && dim_known(v.dim[3]), "attention over heads of B numbers");
+  if (c->v->inputs > first + 3) { /* the kernels read a mask that is added in the type of q */
+    DType mask = call_type(c, in[3]).dtype;
+    check(mask == DT_bool || mask == q.dtype, "a mask in %s for attention in %s", dtype_name(mask),
+          dtype_name(q.dtype));
+  }
   Arguments shape = {0};
   call_attention(c, &shape, first, false);
   text_addf(c->out, "%s{\n", c->indent);

@@ -28,6 +28,7 @@ typedef enum OpFlag {
   OPF_half = 1 << 18,      /* library ops: the kernel reads 16-bit floats */
   OPF_strided = 1 << 19,   /* library: reads operands through strides (plan_view), the last is 1 */
   OPF_overwrites = 1 << 20, /* library: writes its result, cannot add to it */
+  OPF_half_gpu = 1 << 21,   /* library ops: the kernel of GPUs reads 16-bit floats */
 } OpFlag;
 
 /* Three spellings, three meanings (gradient of an input): */

@@ -189,6 +189,7 @@ static bool read_filter(const Graph *g, Value *v, ConvShape *c, const char **err
                       infer_type_text(g, big), infer_type_text(g, small));
   if (!numbers(g, v, "kernel", c->space, 1, error, code) || !read_attributes(g, v, c, error, code))
     return false;
+  if (attr_of(v, "full")->as.i) v->type.dtype = dtype_computed(v->type.dtype);
   v->type.rank = 2 + c->space;
   v->type.dim[0] = dim_of(c->small.channels);
   v->type.dim[1] = dim_of(c->big.channels / c->groups);

@@ -123,7 +123,7 @@ static NestTemp rows_lower(Nest *n, Val v, const NestIndex *index) {
   return nest_pull(n, y->in[0], at);
 }
 
-/* ---------- rows_add(index, g; n) ---------- */
+/* ---------- rows_add(index, g; n, full) ---------- */
 static bool rows_add_infer(const Graph *g, Value *v, const char **error, int *code) {
   Type index = infer_in(g, v, 0), rest = infer_in(g, v, 1);
   if (!index_is_integer(g, v, 0, error, code)) return false;
@@ -134,7 +134,7 @@ static bool rows_add_infer(const Graph *g, Value *v, const char **error, int *co
   if (!fits)
     return infer_fail(g, error, code, 405, "`rows_add` of %s with index %s",
                       infer_type_text(g, rest), infer_type_text(g, index));
-  v->type = type_scalar(rest.dtype);
+  v->type = type_scalar(v->attr[1].as.i ? dtype_computed(rest.dtype) : rest.dtype);
   v->type.dim[v->type.rank++] = v->attr[0].as.dims.at[0];
   for (int i = index.rank; i < rest.rank; i++) v->type.dim[v->type.rank++] = rest.dim[i];
   return true;

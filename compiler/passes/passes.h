@@ -27,5 +27,6 @@ Graph *pass_dce(Graph *g);
 Graph *pass_decompose(Graph *g); /* composite ops -> primitives after grad */
 /* convolutional networks in blocks of channels, as the target of the job has them */
 Graph *pass_layout(Graph *g, const Job *job);
-Graph *pass_widen(Graph *g); /* 16-bit values: sums and gradients in f32 */
+/* 16-bit values: sums and gradients in f32, and what the target's kernels read in f32 alone */
+Graph *pass_widen(Graph *g, const Job *job);
 #endif

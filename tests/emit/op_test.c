@@ -31,6 +31,11 @@ static int n_cases;
 static int rows[OP_COUNT]; /* cases of each op */
 static Emitted *emitted;
 static int op_step = 1; /* every so many rows of the table */
+#ifdef TEST_CUDA
+static const Job job = {.target.cuda = true};
+#else
+static const Job job = {0};
+#endif
 
 static void sample_source(void *self, const Graph *g, Val v, double *out) {
   const Case *c = self;
@@ -127,7 +132,7 @@ static void add_case(Sample s, DType type, int part) {
   for (int k = 0; k < s.inputs; k++)
     c->in[k] = ARENA_ARRAY(arena, double, sample_count(s.g, s.in[k]) + 1);
   sample_fill(&c->s, (uint64_t)n_cases, c->in);
-  c->number = emitted_add(emitted, pass_widen(pass_decompose(c->s.g)), BATCH_MAX, 0);
+  c->number = emitted_add(emitted, pass_widen(pass_decompose(c->s.g), &job), BATCH_MAX, 0);
   rows[s.op]++;
   if (part) rows[OP_part]++;
 }

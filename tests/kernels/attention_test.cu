@@ -146,15 +146,9 @@ template <class T, int K, int V> static void check_case(const Case &c, double to
   for (int64_t b = 0; b < c.batch; b++) sample.push_back(10 + 3 * b);
   const OnDevice<T> on_q(test_stored<T>(&q)), on_k(test_stored<T>(&k)), on_v(test_stored<T>(&v)),
       on_g(test_stored<T>(&g));
-  std::vector<float> added;
+  const OnDevice<T> on_added(test_stored<T>(&mask));
   std::vector<unsigned char> seen;
-  for (double m : mask) {
-    added.push_back(static_cast<float>(m));
-    seen.push_back(m == 0);
-  }
-  for (size_t i = 0; i < mask.size(); i++)
-    if (c.mask == MASK_added) mask[i] = static_cast<double>(added[i]);
-  const OnDevice<float> on_added(added);
+  for (double m : mask) seen.push_back(m == 0);
   const OnDevice<unsigned char> on_seen(seen);
   const OnDevice<int64_t> on_sample(sample);
 

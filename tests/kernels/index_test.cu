@@ -28,23 +28,42 @@ static int64_t index_of(Kind kind, size_t i, int64_t rows) {
   }
 }
 
-template <class I>
-static void rows_add(void (*add)(void *, float *, const I *, const float *, int64_t, int64_t,
-                                 int64_t, bool, void *),
+/* Rounds x to the type of storage; returns it as the device has it. */
+template <class T> static std::vector<T> stored(std::vector<float> *x) {
+  std::vector<T> y(x->size());
+  for (size_t i = 0; i < y.size(); i++) {
+    test_store(&y[i], static_cast<double>((*x)[i]));
+    (*x)[i] = test_load(y[i]);
+  }
+  return y;
+}
+template <class T> static std::vector<float> loaded(const std::vector<T> &x) {
+  std::vector<float> y;
+  for (const T &e : x) y.push_back(test_load(e));
+  return y;
+}
+
+/* G, T: storage of what is added and of the sums. These are exact in float, so the CPU's, rounded once, are the same. */
+template <class I, class G = float, class T = float>
+static void rows_add(void (*add)(void *, T *, const I *, const G *, int64_t, int64_t, int64_t, bool,
+                                 void *),
                      int64_t count, int64_t width, int64_t rows, Kind kind, bool accumulate) {
   std::vector<I> index(static_cast<size_t>(count));
   std::vector<int64_t> wide(index.size());
   for (size_t i = 0; i < index.size(); i++)
     index[i] = static_cast<I>(wide[i] = index_of(kind, i, rows));
-  const std::vector<float> g = exact(static_cast<size_t>(count * width), 1);
+  std::vector<float> g = exact(static_cast<size_t>(count * width), 1);
   std::vector<float> want = exact(static_cast<size_t>(rows * width), 2);
-  float *const y = to_device(want), *const dg = to_device(g);
+  T *const y = to_device(stored<T>(&want));
+  G *const dg = to_device(stored<G>(&g));
   char *const scratch = device_array<char>(static_cast<size_t>(ddp_rows_add_scratch(count, width)));
   add(stream(), y, to_device(index), dg, count, width, rows, accumulate, scratch);
   oracle_rows_add(want.data(), wide.data(), g.data(), count, width, rows, accumulate);
-  EXPECT_SAME(result(y, want.size()), want, "rows_add of %lld rows of %lld to %lld, kind %d",
+  stored<T>(&want);
+  EXPECT_SAME(loaded(result(y, want.size())), want,
+              "rows_add of %lld rows of %lld to %lld, kind %d, storage of %zu and %zu bytes",
               static_cast<long long>(count), static_cast<long long>(width),
-              static_cast<long long>(rows), kind);
+              static_cast<long long>(rows), kind, sizeof(G), sizeof(T));
 }
 
 static void rows(void **state) {
@@ -93,27 +112,30 @@ static void order(void **state) {
   EXPECT(whole > 5 && whole < 55, "%d places in one chunk: the test sees one case only", whole);
 }
 
-template <class I>
-static void scatter_add(void (*add)(void *, float *, const float *, const I *, const float *,
-                                    int64_t, int64_t, int64_t, int64_t, bool, void *),
+template <class I, class G = float, class T = float>
+static void scatter_add(void (*add)(void *, T *, const T *, const I *, const G *, int64_t, int64_t,
+                                    int64_t, int64_t, bool, void *),
                         int64_t outer, int64_t size, int64_t count, int64_t inner,
                         bool accumulate) {
   std::vector<I> index(static_cast<size_t>(outer * count * inner));
   std::vector<int64_t> wide(index.size());
   for (size_t i = 0; i < index.size(); i++)
     index[i] = static_cast<I>(wide[i] = index_of(FEW, i, size));
-  const std::vector<float> src = exact(index.size(), 4);
-  const std::vector<float> x = exact(static_cast<size_t>(outer * size * inner), 5);
+  std::vector<float> src = exact(index.size(), 4);
+  std::vector<float> x = exact(static_cast<size_t>(outer * size * inner), 5);
   std::vector<float> want = exact(x.size(), 6);
-  float *const y = to_device(want), *const dx = to_device(x), *const ds = to_device(src);
+  T *const y = to_device(stored<T>(&want)), *const dx = to_device(stored<T>(&x));
+  G *const ds = to_device(stored<G>(&src));
   char *const scratch =
       device_array<char>(static_cast<size_t>(ddp_scatter_add_scratch(outer, count, inner)));
   add(stream(), y, dx, to_device(index), ds, outer, size, count, inner, accumulate, scratch);
   oracle_scatter_add(want.data(), x.data(), wide.data(), src.data(), outer, size, count, inner,
                      accumulate);
-  EXPECT_SAME(result(y, want.size()), want, "scatter_add of [%lld, %lld, %lld]",
+  stored<T>(&want);
+  EXPECT_SAME(loaded(result(y, want.size())), want,
+              "scatter_add of [%lld, %lld, %lld], storage of %zu and %zu bytes",
               static_cast<long long>(outer), static_cast<long long>(count),
-              static_cast<long long>(inner));
+              static_cast<long long>(inner), sizeof(G), sizeof(T));
 }
 
 static void scatter(void **state) {
@@ -127,11 +149,26 @@ static void scatter(void **state) {
   }
 }
 
+/* In 16 bits: sums are made in float over all chunks and rounded once. */
+static void sixteen_bits(void **state) {
+  (void)state;
+  for (const Kind kind : {EVEN, FEW, ONE}) {
+    rows_add<int64_t, __nv_bfloat16, __nv_bfloat16>(ddp_rows_add_i64, 300, 5, 7, kind, false);
+    rows_add<int64_t, __half, __half>(ddp_rows_add_i64, 300, 5, 7, kind, false);
+    rows_add<int32_t, __nv_bfloat16>(ddp_rows_add_i32, 700, 3, 20, kind, true);
+    rows_add<uint8_t, __half>(ddp_rows_add_u8, 700, 3, 20, kind, true);
+  }
+  scatter_add<int64_t, __nv_bfloat16, __nv_bfloat16>(ddp_scatter_add_i64, 3, 50, 40, 7, false);
+  scatter_add<int32_t, __half, __half>(ddp_scatter_add_i32, 20, 4, 90, 1, false);
+  scatter_add<int64_t, __nv_bfloat16>(ddp_scatter_add_i64, 3, 5, 80, 2, true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows),
       cmocka_unit_test(order),
       cmocka_unit_test(scatter),
+      cmocka_unit_test(sixteen_bits),
   };
   return verdict(cmocka_run_group_tests(tests, NULL, NULL));
 }

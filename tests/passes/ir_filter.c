@@ -33,6 +33,15 @@ static Graph *run_layout_gpu(Graph *g) {
   job.target.cuda = false;
   return g;
 }
+static Graph *run_widen(Graph *g) {
+  return pass_widen(g, &job);
+}
+static Graph *run_widen_gpu(Graph *g) {
+  job.target.cuda = true;
+  g = pass_widen(g, &job);
+  job.target.cuda = false;
+  return g;
+}
 static const struct {
   const char *name;
   Graph *(*run)(Graph *);
@@ -44,7 +53,8 @@ static const struct {
               {"layout_gpu", run_layout_gpu},
               {"cast", run_cast},
               {"cast_all", run_cast_all},
-              {"widen", pass_widen},
+              {"widen", run_widen},
+              {"widen_gpu", run_widen_gpu},
               {"recompute", run_recompute},
               {NULL, NULL}};
 

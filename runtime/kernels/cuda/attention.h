@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(DDP_TILE_THREADS)
     for (int r = 0; r < 4; r++) {
       const int i = i0 + 4 * ddp_tile_y() + r, j = j0 + 4 * ddp_tile_x();
 #pragma unroll
-      for (int c = 0; c < 4; c++) x[r][c] = ddp_attention_score(a, b, h, i, j + c, x[r][c]);
+      for (int c = 0; c < 4; c++) x[r][c] = ddp_attention_score<T>(a, b, h, i, j + c, x[r][c]);
       f[r] = ddp_attention_soften(x[r], &most[r], &sum[r]);
 #pragma unroll
       for (int c = 0; c < 4; c++) x[r][c] *= ddp_attention_kept(a, draws, h, i, j + c);
@@ -130,7 +130,7 @@ static __global__ void __launch_bounds__(DDP_TILE_THREADS)
 
 /* x: products of keys (rows) and queries (columns), d: of values and gradients, or both turned. Out: the weights after
    dropout, and the gradient of the scores. `TURNED`: rows are keys. */
-template <bool TURNED>
+template <class T, bool TURNED>
 DDP_DEVICE void ddp_attention_back(const DdpAttention &a, DdpRow draws, int b, int h, int i0,
                                    int j0, const float *lse, const float *delta, float (&x)[4][4],
                                    float (&d)[4][4]) {
@@ -141,7 +141,7 @@ DDP_DEVICE void ddp_attention_back(const DdpAttention &a, DdpRow draws, int b, i
       const int i = i0 + (TURNED ? 4 * ddp_tile_x() + c : 4 * ddp_tile_y() + r);
       const int j = j0 + (TURNED ? 4 * ddp_tile_y() + r : 4 * ddp_tile_x() + c);
       const DdpAttentionBack w =
-          ddp_attention_weight_back(a, draws, b, h, i, j, x[r][c], d[r][c], lse, delta);
+          ddp_attention_weight_back<T>(a, draws, b, h, i, j, x[r][c], d[r][c], lse, delta);
       x[r][c] = w.weight;
       d[r][c] = w.score;
     }
@@ -173,7 +173,7 @@ static __global__ void __launch_bounds__(DDP_TILE_THREADS)
       const T *g = ddp_attention_head<T>(gradient, b, h) + i0 * gradient.time;
       ddp_attention_dots(x, room, K, key, a.key.time, keys, q, a.q.time, n);
       ddp_attention_dots(d, room, V, value, a.value.time, keys, g, gradient.time, n);
-      ddp_attention_back<true>(a, draws, b, h, i0, j0, row_lse, row_delta, x, d);
+      ddp_attention_back<T, true>(a, draws, b, h, i0, j0, row_lse, row_delta, x, d);
       ddp_tile_store_turned(weights, x);
       ddp_attention_mix<V>(sum_v, weights, room, g, gradient.time, n);
       __syncthreads(); /* the weights have been read */
@@ -210,7 +210,7 @@ static __global__ void __launch_bounds__(DDP_TILE_THREADS)
     const T *value = ddp_attention_head<T>(a.value, b, group) + j0 * a.value.time;
     ddp_attention_dots(x, room, K, q, a.q.time, rows, key, a.key.time, n);
     ddp_attention_dots(d, room, V, g, gradient.time, rows, value, a.value.time, n);
-    ddp_attention_back<false>(a, draws, b, h, i0, j0, lse, delta, x, d);
+    ddp_attention_back<T, false>(a, draws, b, h, i0, j0, lse, delta, x, d);
     ddp_tile_store_turned(weights, d);
     ddp_attention_mix<K>(sum, weights, room, key, a.key.time, n);
   }

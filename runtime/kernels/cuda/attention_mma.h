@@ -224,7 +224,7 @@ static __global__ void __launch_bounds__(DDP_MMA_THREADS)
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
       for (int c = 0; c < 4; c++)
-        x[n][c] = ddp_attention_score(a, b, h, i + c / 2 * 8, j + 8 * n + c % 2, x[n][c]);
+        x[n][c] = ddp_attention_score<T>(a, b, h, i + c / 2 * 8, j + 8 * n + c % 2, x[n][c]);
     for (int half = 0; half < 2; half++) f[half] = ddp_mma_soften(x, half, &most[half], &sum[half]);
     if (a.keep < 1) {
 #pragma unroll
@@ -300,8 +300,8 @@ static __global__ void __launch_bounds__(DDP_MMA_THREADS)
 #pragma unroll
         for (int c = 0; c < 4; c++) {
           const DdpAttentionBack w =
-              ddp_attention_weight_back(a, draws, b, h, i + 8 * m + c % 2, j + c / 2 * 8, x[m][c],
-                                        d[m][c], lse + head, delta + head);
+              ddp_attention_weight_back<T>(a, draws, b, h, i + 8 * m + c % 2, j + c / 2 * 8,
+                                           x[m][c], d[m][c], lse + head, delta + head);
           x[m][c] = w.weight;
           d[m][c] = w.score;
         }
@@ -354,8 +354,8 @@ static __global__ void __launch_bounds__(DDP_MMA_THREADS)
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
       for (int c = 0; c < 4; c++)
-        d[n][c] = ddp_attention_weight_back(a, draws, b, h, i + c / 2 * 8, j + 8 * n + c % 2,
-                                            x[n][c], d[n][c], lse + head, delta + head)
+        d[n][c] = ddp_attention_weight_back<T>(a, draws, b, h, i + c / 2 * 8, j + 8 * n + c % 2,
+                                               x[n][c], d[n][c], lse + head, delta + head)
                       .score;
     ddp_mma_mix<KEYS / 8, K>(sum, d, keys);
   }

@@ -35,13 +35,15 @@ DDP_DEVICE float ddp_attention_kept(const DdpAttention &a, DdpRow draws, int h, 
          (1.0f / a.keep);
 }
 
-/* The score of query i and key j from their product x; -inf where it is not seen or there is none. */
+/* The score of query i and key j from their product x; -inf where it is not seen or there is none. T: storage, of a
+   mask that is added too. */
+template <class T>
 DDP_DEVICE float ddp_attention_score(const DdpAttention &a, int b, int h, int i, int j, float x) {
   if (i >= (int)a.t || j >= (int)a.s || (a.causal && j > i)) return -INFINITY;
   if (!a.mask) return x * a.scale;
   const int64_t *step = a.mask_step;
   const int64_t at = b * step[0] + h * step[1] + i * step[2] + j * step[3];
-  if (a.mask_added) return x * a.scale + static_cast<const float *>(a.mask)[at];
+  if (a.mask_added) return x * a.scale + ddp_load(static_cast<const T *>(a.mask)[at]);
   return static_cast<const bool *>(a.mask)[at] ? x * a.scale : -INFINITY;
 }
 
@@ -51,10 +53,11 @@ typedef struct DdpAttentionBack {
 } DdpAttentionBack;
 
 /* x: product of query and key, d: of gradient and value; lse, delta: of this head's rows. */
+template <class T>
 DDP_DEVICE DdpAttentionBack ddp_attention_weight_back(const DdpAttention &a, DdpRow draws, int b,
                                                       int h, int i, int j, float x, float d,
                                                       const float *lse, const float *delta) {
-  const float score = ddp_attention_score(a, b, h, i, j, x);
+  const float score = ddp_attention_score<T>(a, b, h, i, j, x);
   if (score == -INFINITY) return DdpAttentionBack{0.0f, 0.0f};
   const float weight = expf(score - lse[i]), kept = ddp_attention_kept(a, draws, h, i, j);
   return DdpAttentionBack{weight * kept, weight * (d * kept - delta[i]) * a.scale};

@@ -1,7 +1,8 @@
 /* Sums into places that data names, without atomic sums of floats: what is added is sorted by its place (stable, so
    that the order within a place is that of the input), then each thread adds a chunk of the sorted rows in one
    column, and what crosses the ends of chunks is joined in order. The same bits every time; those of the CPU
-   where a place's rows lie in one chunk. At most 2^32 - 1 places and rows. */
+   where a place's rows lie in one chunk. At most 2^32 - 1 places and rows. G and T: storage of what is added and of
+   the sums, which are made in float and rounded once. */
 #ifndef DDP_KERNELS_CUDA_INDEX_H
 #define DDP_KERNELS_CUDA_INDEX_H
 #include "ddp_cuda.h"
@@ -165,9 +166,9 @@ DDP_DEVICE bool ddp_sums_goes_on(const DdpSums &s, int64_t i) {
 }
 
 /* One thread for each chunk and column. */
+template <class G, class T>
 static __global__ void __launch_bounds__(256)
-    ddp_sums_chunk(const __grid_constant__ DdpSums s, const float *__restrict__ g,
-                   float *__restrict__ y) {
+    ddp_sums_chunk(const __grid_constant__ DdpSums s, const G *__restrict__ g, T *__restrict__ y) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   const int64_t chunk = thread / s.width, column = thread % s.width;
   const int64_t first = chunk * DDP_SUM_CHUNK;
@@ -177,23 +178,24 @@ static __global__ void __launch_bounds__(256)
   bool earlier = ddp_sums_goes_on(s, first);
   float sum = 0;
   for (int64_t i = first; i < end; i++) {
-    float *const to = y + s.place[i] * s.width + column;
-    if (i == first || !ddp_sums_goes_on(s, i)) sum = earlier ? 0 : *to;
-    sum += g[s.row[i] * s.width + column];
+    T *const to = y + s.place[i] * s.width + column;
+    if (i == first || !ddp_sums_goes_on(s, i)) sum = earlier ? 0 : ddp_load(*to);
+    sum += ddp_load(g[s.row[i] * s.width + column]);
     if (i + 1 < end && ddp_sums_goes_on(s, i + 1)) continue;
     if (earlier)
       parts[0] = sum;
     else if (ddp_sums_goes_on(s, i + 1))
       parts[s.width] = sum;
     else
-      *to = sum;
+      ddp_store(to, sum);
     earlier = false;
   }
 }
 
 /* What goes on beyond a chunk in which it began, with its pieces in the next ones. */
+template <class T>
 static __global__ void __launch_bounds__(256)
-    ddp_sums_join(const __grid_constant__ DdpSums s, float *__restrict__ y) {
+    ddp_sums_join(const __grid_constant__ DdpSums s, T *__restrict__ y) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   const int64_t chunk = thread / s.width, column = thread % s.width;
   const int64_t first = chunk * DDP_SUM_CHUNK, end = first + DDP_SUM_CHUNK;
@@ -206,15 +208,16 @@ static __global__ void __launch_bounds__(256)
     part += 2 * s.width;
     sum += *part;
   }
-  y[place * s.width + column] = sum;
+  ddp_store(y + place * s.width + column, sum);
 }
 
+template <class G, class T>
 static inline void ddp_index_sums(void *stream, const DdpIndexRoom &room, int which, int64_t n,
-                                  int64_t width, const float *g, float *y) {
+                                  int64_t width, const G *g, T *y) {
   const DdpSums s = {room.rows[which].place, room.rows[which].row, n, width, room.parts};
   const unsigned blocks = ddp_blocks(ddp_index_chunks(n) * width, 256);
-  DDP_LAUNCH(ddp_sums_chunk, blocks, 256, 0, stream, s, g, y);
-  DDP_LAUNCH(ddp_sums_join, blocks, 256, 0, stream, s, y);
+  DDP_LAUNCH((ddp_sums_chunk<G, T>), blocks, 256, 0, stream, s, g, y);
+  DDP_LAUNCH(ddp_sums_join<T>, blocks, 256, 0, stream, s, y);
 }
 
 static inline bool ddp_index_fits(int64_t n, int64_t places) {
@@ -237,10 +240,9 @@ static __global__ void __launch_bounds__(256)
 }
 
 /* y[index[i], :] += g[i, :]; y is [rows, width] and is cleared before unless it accumulates. */
-template <class I>
-static inline void ddp_rows_add(void *stream, float *y, const I *index, const float *g,
-                                int64_t count, int64_t width, int64_t rows, bool accumulate,
-                                void *scratch) {
+template <class I, class G, class T>
+static inline void ddp_rows_add(void *stream, T *y, const I *index, const G *g, int64_t count,
+                                int64_t width, int64_t rows, bool accumulate, void *scratch) {
   if (!accumulate && rows * width > 0)
     DDP_CUDA(cudaMemsetAsync(y, 0, static_cast<size_t>(rows * width) * sizeof *y,
                              static_cast<cudaStream_t>(stream)));
@@ -268,23 +270,27 @@ static __global__ void __launch_bounds__(256)
   to.row[i] = static_cast<uint32_t>(i);
 }
 
+template <class T>
 static __global__ void __launch_bounds__(256)
-    ddp_scatter_base(float *__restrict__ y, const float *__restrict__ x, int64_t n,
-                     bool accumulate) {
+    ddp_scatter_base(T *__restrict__ y, const T *__restrict__ x, int64_t n, bool accumulate) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
-  if (i < n) y[i] = accumulate ? y[i] + x[i] : x[i];
+  if (i >= n) return;
+  if (accumulate)
+    ddp_store(y + i, ddp_load(y[i]) + ddp_load(x[i]));
+  else
+    y[i] = x[i];
 }
 
 /* y[o, index[o, i, r], r] += src[o, i, r] with y = x before: x, y are [outer, size, inner], index and src
    [outer, count, inner]. */
-template <class I>
-static inline void ddp_scatter_add(void *stream, float *y, const float *x, const I *index,
-                                   const float *src, int64_t outer, int64_t size, int64_t count,
-                                   int64_t inner, bool accumulate, void *scratch) {
+template <class I, class G, class T>
+static inline void ddp_scatter_add(void *stream, T *y, const T *x, const I *index, const G *src,
+                                   int64_t outer, int64_t size, int64_t count, int64_t inner,
+                                   bool accumulate, void *scratch) {
   const DdpScatter s = {outer, size, count, inner};
   const int64_t all = outer * size * inner, n = outer * count * inner;
   if (all <= 0 || !ddp_index_fits(n, all)) return;
-  DDP_LAUNCH(ddp_scatter_base, ddp_blocks(all, 256), 256, 0, stream, y, x, all, accumulate);
+  DDP_LAUNCH(ddp_scatter_base<T>, ddp_blocks(all, 256), 256, 0, stream, y, x, all, accumulate);
   if (n <= 0) return;
   const DdpIndexRoom room = ddp_index_room(scratch, n);
   DDP_LAUNCH(ddp_scatter_places<I>, ddp_blocks(n, 256), 256, 0, stream, index, s, room.rows[0]);
@@ -294,15 +300,17 @@ static inline void ddp_scatter_add(void *stream, float *y, const float *x, const
 
 /* The names that the CPU's kernels have. */
 #define DDP_INDEX_KERNELS(name, I)                                                                 \
-  static inline void ddp_rows_add_##name(void *stream, float *y, const I *index, const float *g,   \
+  template <class G, class T>                                                                      \
+  static inline void ddp_rows_add_##name(void *stream, T *y, const I *index, const G *g,           \
                                          int64_t count, int64_t width, int64_t rows,               \
                                          bool accumulate, void *scratch) {                         \
-    ddp_rows_add<I>(stream, y, index, g, count, width, rows, accumulate, scratch);                 \
+    ddp_rows_add(stream, y, index, g, count, width, rows, accumulate, scratch);                    \
   }                                                                                                \
+  template <class G, class T>                                                                      \
   static inline void ddp_scatter_add_##name(                                                       \
-      void *stream, float *y, const float *x, const I *index, const float *src, int64_t outer,     \
-      int64_t size, int64_t count, int64_t inner, bool accumulate, void *scratch) {                \
-    ddp_scatter_add<I>(stream, y, x, index, src, outer, size, count, inner, accumulate, scratch);  \
+      void *stream, T *y, const T *x, const I *index, const G *src, int64_t outer, int64_t size,   \
+      int64_t count, int64_t inner, bool accumulate, void *scratch) {                              \
+    ddp_scatter_add(stream, y, x, index, src, outer, size, count, inner, accumulate, scratch);     \
   }
 DDP_INDEX_KERNELS(u8, uint8_t)
 DDP_INDEX_KERNELS(i32, int32_t)

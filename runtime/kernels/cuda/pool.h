@@ -1,5 +1,5 @@
-/* Pooling: maxima, sums and averages over windows of [outer, in.., inner], and their gradients. Dense f32. One
-   thread for each element that is written: backward gathers from the windows that hold an element, in their
+/* Pooling: maxima, sums and averages over windows of [outer, in.., inner], and their gradients. Dense; T: storage,
+   numbers are floats. One thread for each element that is written: backward gathers from the windows that hold an element, in their
    order, so that nothing is added by two threads. The bits of kernels/cpu/pool.h. */
 #ifndef DDP_KERNELS_CUDA_POOL_H
 #define DDP_KERNELS_CUDA_POOL_H
@@ -60,14 +60,14 @@ template <class I> struct DdpPoolBest {
   I place;
 };
 /* The largest element and its place: the first of equal ones, NaN if there is one. x: at place 0. */
-template <class I>
-DDP_DEVICE DdpPoolBest<I> ddp_pool_best(const DdpPool &p, const DdpPoolWindow &w, const float *x,
+template <class I, class T>
+DDP_DEVICE DdpPoolBest<I> ddp_pool_best(const DdpPool &p, const DdpPoolWindow &w, const T *x,
                                         I inner) {
   const I rows = ddp_pool_size<I>(p, p.in, 1), columns = ddp_pool_size<I>(p, p.in, 2);
   const I row = static_cast<I>(w.first[0]) * rows + static_cast<I>(w.first[1]);
   DdpPoolBest<I> best = {-INFINITY, row * columns + static_cast<I>(w.first[2])};
   ddp_pool_places<I>(p, w, [&](I place) {
-    const float e = x[place * inner];
+    const float e = ddp_load(x[place * inner]);
     if (e > best.value || e != e) best = {e, place};
   });
   return best;
@@ -97,23 +97,23 @@ DDP_DEVICE DdpPoolAt<I> ddp_pool_at(const DdpPool &p, const int64_t *size, I inn
 
 /* ---------- forward ---------- */
 
-template <class I, bool max>
+template <class I, bool max, class T>
 static __global__ void __launch_bounds__(256)
-    ddp_pool_forward(const __grid_constant__ DdpPool p, I outer, I inner,
-                     const float *__restrict__ x, float *__restrict__ y, bool add) {
+    ddp_pool_forward(const __grid_constant__ DdpPool p, I outer, I inner, const T *__restrict__ x,
+                     T *__restrict__ y, bool add) {
   const I i = static_cast<I>(static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x);
   if (i >= outer * ddp_pool_count<I>(p, p.out) * inner) return;
   const DdpPoolAt<I> at = ddp_pool_at<I>(p, p.out, inner, i);
   const DdpPoolWindow w = ddp_pool_window(p, at.o);
-  const float *const own = x + at.outer * ddp_pool_count<I>(p, p.in) * inner + at.column;
+  const T *const own = x + at.outer * ddp_pool_count<I>(p, p.in) * inner + at.column;
   float result = 0;
   if constexpr (max) {
-    result = ddp_pool_best<I>(p, w, own, inner).value;
+    result = ddp_pool_best<I, T>(p, w, own, inner).value;
   } else {
-    ddp_pool_places<I>(p, w, [&](I place) { result += own[place * inner]; });
+    ddp_pool_places<I>(p, w, [&](I place) { result += ddp_load(own[place * inner]); });
     result /= w.divisor;
   }
-  y[i] = add ? y[i] + result : result;
+  ddp_store(y + i, add ? ddp_load(y[i]) + result : result);
 }
 
 /* ---------- backward ---------- */
@@ -144,21 +144,20 @@ DDP_DEVICE bool ddp_pool_holds(const DdpPoolWindow &w, const int32_t *at) {
   return holds;
 }
 
-template <class I, bool max>
+template <class I, bool max, class T>
 static __global__ void __launch_bounds__(256)
-    ddp_pool_backward(const __grid_constant__ DdpPool p, I outer, I inner,
-                      const float *__restrict__ x, const float *__restrict__ g,
-                      float *__restrict__ y, bool add) {
+    ddp_pool_backward(const __grid_constant__ DdpPool p, I outer, I inner, const T *__restrict__ x,
+                      const T *__restrict__ g, T *__restrict__ y, bool add) {
   const I i = static_cast<I>(static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x);
   const I count = ddp_pool_count<I>(p, p.in);
   if (i >= outer * count * inner) return;
   const DdpPoolAt<I> at = ddp_pool_at<I>(p, p.in, inner, i);
   const I rows = ddp_pool_size<I>(p, p.out, 1), columns = ddp_pool_size<I>(p, p.out, 2);
-  const float *const from = g + at.outer * ddp_pool_count<I>(p, p.out) * inner + at.column;
+  const T *const from = g + at.outer * ddp_pool_count<I>(p, p.out) * inner + at.column;
   int32_t first[3], last[3], o[3];
   DDP_UNROLL
   for (int k = 0; k < 3; k++) ddp_pool_holders(p, k, at.o[k], &first[k], &last[k]);
-  float sum = add ? y[i] : 0.0f;
+  float sum = add ? ddp_load(y[i]) : 0.0f;
   DDP_ROLLED
   for (o[0] = first[0]; o[0] <= last[0]; o[0]++) {
     DDP_ROLLED
@@ -168,37 +167,36 @@ static __global__ void __launch_bounds__(256)
       for (o[2] = first[2]; o[2] <= last[2]; o[2]++) {
         const DdpPoolWindow w = ddp_pool_window(p, o);
         if (!ddp_pool_holds(w, at.o)) continue;
-        const float grad = from[(row * columns + static_cast<I>(o[2])) * inner];
+        const float grad = ddp_load(from[(row * columns + static_cast<I>(o[2])) * inner]);
         if constexpr (max) {
-          const float *const own = x + at.outer * count * inner + at.column;
-          if (ddp_pool_best<I>(p, w, own, inner).place == at.place) sum += grad;
+          const T *const own = x + at.outer * count * inner + at.column;
+          if (ddp_pool_best<I, T>(p, w, own, inner).place == at.place) sum += grad;
         } else {
           sum += grad / w.divisor;
         }
       }
     }
   }
-  y[i] = sum;
+  ddp_store(y + i, sum);
 }
 
 /* ---------- launches ---------- */
 
-template <class I, bool max>
+template <class I, bool max, class T>
 static inline void ddp_pool_run(void *stream, const DdpPool *p, int64_t outer, int64_t inner,
-                                int64_t all, const float *x, const float *g, float *y,
-                                bool accumulate) {
+                                int64_t all, const T *x, const T *g, T *y, bool accumulate) {
   const I rows = static_cast<I>(outer), columns = static_cast<I>(inner);
   if (g)
-    DDP_LAUNCH((ddp_pool_backward<I, max>), ddp_blocks(all, 256), 256, 0, stream, *p, rows, columns,
-               x, g, y, accumulate);
+    DDP_LAUNCH((ddp_pool_backward<I, max, T>), ddp_blocks(all, 256), 256, 0, stream, *p, rows,
+               columns, x, g, y, accumulate);
   else
-    DDP_LAUNCH((ddp_pool_forward<I, max>), ddp_blocks(all, 256), 256, 0, stream, *p, rows, columns,
-               x, y, accumulate);
+    DDP_LAUNCH((ddp_pool_forward<I, max, T>), ddp_blocks(all, 256), 256, 0, stream, *p, rows,
+               columns, x, y, accumulate);
 }
 /* Divisions of 64 bits are long, and few tensors need them. */
-template <bool max>
+template <bool max, class T>
 static inline void ddp_pool_any(void *stream, const DdpPool *p, int64_t outer, int64_t inner,
-                                const float *x, const float *g, float *y, bool accumulate) {
+                                const T *x, const T *g, T *y, bool accumulate) {
   int64_t from = outer * inner, to = from;
   for (int64_t i = 0; i < p->space; i++) {
     from *= p->in[i];
@@ -207,19 +205,21 @@ static inline void ddp_pool_any(void *stream, const DdpPool *p, int64_t outer, i
   const int64_t all = g ? from : to;
   if (all <= 0) return;
   if (from < INT32_MAX - 255 && to < INT32_MAX - 255)
-    ddp_pool_run<int32_t, max>(stream, p, outer, inner, all, x, g, y, accumulate);
+    ddp_pool_run<int32_t, max, T>(stream, p, outer, inner, all, x, g, y, accumulate);
   else
-    ddp_pool_run<int64_t, max>(stream, p, outer, inner, all, x, g, y, accumulate);
+    ddp_pool_run<int64_t, max, T>(stream, p, outer, inner, all, x, g, y, accumulate);
 }
 
 /* x is NULL where only the gradient is needed, g in the forward functions. */
+template <class T>
 static inline void ddp_pool_max(void *stream, const DdpPool *p, int64_t outer, int64_t inner,
-                                const float *x, const float *g, float *y, bool accumulate) {
-  ddp_pool_any<true>(stream, p, outer, inner, x, g, y, accumulate);
+                                const T *x, const T *g, T *y, bool accumulate) {
+  ddp_pool_any<true, T>(stream, p, outer, inner, x, g, y, accumulate);
 }
+template <class T>
 static inline void ddp_pool_sum(void *stream, const DdpPool *p, int64_t outer, int64_t inner,
-                                const float *x, const float *g, float *y, bool accumulate) {
-  ddp_pool_any<false>(stream, p, outer, inner, x, g, y, accumulate);
+                                const T *x, const T *g, T *y, bool accumulate) {
+  ddp_pool_any<false, T>(stream, p, outer, inner, x, g, y, accumulate);
 }
 
 #endif
