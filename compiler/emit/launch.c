@@ -4,7 +4,10 @@
 
 enum {
   WARP = 32,
-  BLOCK = 256,        /* threads of a block */
+  BLOCK = 256,       /* threads of a block */
+  WIDE_BLOCK = 1024, /* where a row is */
+  WIDE_ROW =
+      8192, /* more elements: few rows at a time, so that they stay in the cache between passes */
   WARPS_A_BLOCK = 4,  /* where a team is a warp */
   ALONE = 4,          /* up to so many elements of a row are left to one thread */
   WARP_ROW = 1024,    /* up to so many to one warp */
@@ -12,8 +15,16 @@ enum {
   INSIDE = 32,        /* up to so many elements are reduced within a thread */
   TURNS = 16,         /* of a thread along what is reduced, before more blocks take part */
   MOST_BLOCKS = 1024, /* of columns, all parts together */
-  PARTS = 256,        /* of sums over rows */
-  ONE_BLOCK = 4096,   /* stages of up to so many elements need no kernels of their own */
+  PARTS = 256,        /* of sums over rows, where each team has one */
+  ROW_BLOCKS =
+      264, /* blocks with sums over rows: two for each multiprocessor of the GPUs that have most, */
+  ALL_BLOCKS = 1056,   /* more where these are single numbers, */
+  COLUMN_BLOCKS = 528, /* or all that there is to keep; */
+  ROWS_A_TEAM =
+      4, /* but as many rows at least for each team, so that parts are few beside what is read */
+  ROWS_A_COLUMN = 8,
+  MOST_TURNS = 32,  /* of a thread, that are written out */
+  ONE_BLOCK = 4096, /* stages of up to so many elements need no kernels of their own */
 };
 
 int64_t launch_extent(const Program *p, const Nest *n, const LoopPath *path, uint32_t from,
@@ -89,6 +100,55 @@ static int power_of_two(int64_t atmost) {
   return n;
 }
 
+int launch_turns(const Nest *n, int team, const Pass *pass) {
+  int64_t elements = 1;
+  for (uint32_t i = pass->rows; i < pass->rows + pass->spread; i++) {
+    Dim extent = n->loops.at[pass->path.loop[i]].extent;
+    if (extent.per_batch) return 0;
+    elements *= extent.fixed;
+  }
+  int step = team * pass->vector;
+  int64_t turns = (elements + step - 1) / step;
+  return step > 1 && turns * pass->vector <= MOST_TURNS ? (int)turns : 0;
+}
+
+/* Blocks of so many rows at a time, each with `least` turns. */
+static int64_t blocks_of(int64_t rows, int64_t block, int64_t least, int64_t most) {
+  int64_t blocks = (rows + block * least - 1) / (block * least);
+  return blocks < 1 ? 1 : blocks < most ? blocks : most;
+}
+
+/* Sums along columns whose last loop is kept: where neighbours can be read at once, what is reduced are rows, and a
+   team is as many threads as one of them takes. */
+static bool columns_of_rows(const StageOf *s, uint32_t kept, Piece *out) {
+  uint32_t all = all_loops(s->path.len);
+  Pass pass = {.stage = s->stage, .root = s->among, .vector = 1};
+  for (uint32_t i = 0; i < s->path.len; i++)
+    if (!(kept >> i & 1)) pass.path.loop[pass.rows++] = s->path.loop[i];
+  pass.path.len = pass.rows;
+  for (uint32_t i = 0; i < s->path.len; i++)
+    if (kept >> i & 1) pass.path.loop[pass.path.len++] = s->path.loop[i];
+  pass.spread = pass.path.len - pass.rows;
+  pass.vector = vector_of(s->p, s->n, &pass);
+  if (pass.vector == 1) return false;
+  int64_t threads = extent_of(s, kept) / pass.vector, turns = (threads + BLOCK - 1) / BLOCK;
+  int team = (int)((threads + turns - 1) / turns);
+  team = team > WARP ? (team + WARP - 1) / WARP * WARP : power_of_two(2 * team - 1);
+  if (team == 1 || !launch_turns(s->n, team, &pass)) return false;
+  int block = BLOCK / team;
+  int64_t rows = extent_of(s, all & ~kept);
+  *out = (Piece){.shape = SHAPE_rows,
+                 .rows = pass.rows,
+                 .threads = team * block,
+                 .team = team,
+                 .across = 1,
+                 .along = 1,
+                 .parts = blocks_of(rows, block, ROWS_A_COLUMN, COLUMN_BLOCKS),
+                 .of_blocks = true};
+  vec_push(s->a, &out->passes, pass);
+  return true;
+}
+
 /* A thread for each element of `kept`; sums may be split along the rest. */
 static Piece columns(const StageOf *s, uint32_t kept, bool sums) {
   uint32_t all = all_loops(s->path.len);
@@ -107,6 +167,7 @@ static Piece columns(const StageOf *s, uint32_t kept, bool sums) {
   if (!sums || depth <= INSIDE) return piece;
   /* neighbours in memory to neighbouring threads: what is kept, if the last loop is, else what is not */
   bool last = kept >> (s->path.len - 1) & 1;
+  if (last && columns_of_rows(s, kept, &piece)) return piece;
   piece.across = last ? power_of_two(width < WARP ? width : WARP) : 1;
   piece.along = BLOCK / piece.across;
   while (piece.along > 1 && piece.along / 2 >= depth) piece.along /= 2;
@@ -134,15 +195,25 @@ static uint32_t leading(const StageOf *s) {
 
 static void set_team(Piece *piece, int64_t rows, int64_t widest, bool keeps_sums) {
   int64_t warp_row = rows > FEW_ROWS ? WARP_ROW : BLOCK;
-  piece->team = widest <= ALONE && !keeps_sums ? 1 : widest <= warp_row ? WARP : BLOCK;
-  piece->threads = piece->team == WARP ? WARP * WARPS_A_BLOCK : BLOCK;
+  piece->team = widest <= ALONE && !keeps_sums ? 1
+                : widest <= warp_row           ? WARP
+                : widest <= WIDE_ROW           ? BLOCK
+                                               : WIDE_BLOCK;
+  piece->threads = piece->team == 1      ? BLOCK
+                   : piece->team == WARP ? WARP * WARPS_A_BLOCK
+                                         : piece->team;
 }
 
 static void set_vectors(const Program *p, const Nest *n, Piece *piece) {
+  int least = INT32_MAX;
   for (uint32_t i = 0; i < piece->passes.len && piece->team > 1; i++) {
     Pass *pass = &piece->passes.at[i];
     pass->vector = vector_of(p, n, pass);
+    if (pass->vector > 1 && pass->vector < least) least = pass->vector;
   }
+  /* the same for all, so that a thread has the same elements in all */
+  for (uint32_t i = 0; i < piece->passes.len; i++)
+    if (piece->passes.at[i].vector > least) piece->passes.at[i].vector = least;
 }
 
 static Piece rows(const StageOf *s, uint32_t kept) {
@@ -243,6 +314,29 @@ static StageOf stage_of(Arena *a, const Program *p, const Nest *n, uint32_t stag
       .a = a, .p = p, .n = n, .stage = stage, .path = path_of(n, &n->stages.at[stage])};
 }
 
+/* Who keeps sums over rows. Blocks do, but for those that are too many for the registers of a thread. */
+static void set_parts(const Nest *n, Piece *piece, int64_t rows) {
+  bool single = true;
+  piece->of_blocks = true;
+  for (uint32_t i = 0; i < piece->passes.len; i++) {
+    const Pass *pass = &piece->passes.at[i];
+    for (uint32_t r = 0; r < n->roots.len; r++) {
+      if (!pass->root[r] || !launch_over_rows(n, &n->roots.at[r], pass)) continue;
+      bool kept = false;
+      for (uint32_t l = pass->rows; l < pass->rows + pass->spread; l++)
+        kept = kept || nest_ix_uses_loop(n, n->roots.at[r].ix, pass->path.loop[l]);
+      single = single && !kept;
+      if (kept && !launch_turns(n, piece->team, pass)) piece->of_blocks = false;
+    }
+  }
+  int64_t block = piece->threads / piece->team;
+  int64_t most = !piece->of_blocks || piece->team == WIDE_BLOCK ? ROW_BLOCKS : ALL_BLOCKS;
+  if (!piece->of_blocks)
+    piece->parts = blocks_of(rows, block, 1, PARTS / block) * block;
+  else
+    piece->parts = blocks_of(rows, block, single ? 1 : ROWS_A_TEAM, single ? most : ROW_BLOCKS);
+}
+
 static Piece row_piece(Arena *a, const Program *p, const Nest *n) {
   Piece piece = {.shape = SHAPE_rows, .rows = n->outer, .across = 1, .along = 1};
   for (uint32_t k = 0; k < n->stages.len; k++) stage_passes(stage_of(a, p, n, k), n->outer, &piece);
@@ -261,8 +355,7 @@ static Piece row_piece(Arena *a, const Program *p, const Nest *n) {
   }
   set_team(&piece, all_rows, widest, wide_sums);
   set_vectors(p, n, &piece);
-  int64_t teams = all_rows < PARTS ? all_rows : PARTS, block = piece.threads / piece.team;
-  if (sums) piece.parts = (teams + block - 1) / block * block;
+  if (sums) set_parts(n, &piece, all_rows);
   return piece;
 }
 
@@ -320,7 +413,8 @@ static int64_t threads_of(const Program *p, const Nest *n, const Piece *piece) {
   const Pass *pass = &piece->passes.at[0];
   if (piece->shape == SHAPE_rows) {
     int64_t rows = launch_extent(p, n, &pass->path, 0, piece->rows);
-    return (piece->parts ? piece->parts : rows) * piece->team;
+    int64_t teams = piece->of_blocks ? piece->parts * piece->threads / piece->team : piece->parts;
+    return (teams ? teams : rows) * piece->team;
   }
   int64_t each = (int64_t)piece->across * pass->vector;
   int64_t blocks = (launch_extent(p, n, &pass->path, 0, pass->spread) + each - 1) / each;

@@ -48,7 +48,7 @@ static const char *grid_of(Device *d) {
     int64_t block = piece->threads / piece->team;
     if (piece->parts)
       return arena_printf(a, "%lld",
-                          (long long)(piece->team == 1 ? piece->parts : piece->parts / block));
+                          (long long)(piece->of_blocks ? piece->parts : piece->parts / block));
     const char *rows = device_bound(d, &piece->passes.at[0].path, 0, piece->rows);
     if (block == 1) return rows;
     return arena_printf(a, "ddp_blocks(%s, %lld)", rows, (long long)block);
@@ -78,6 +78,9 @@ static bool is_over_rows(const DeviceRoot *r) {
 static bool is_of_block(const DeviceRoot *r) {
   return r->team && (!r->over_rows || is_over_rows(r));
 }
+static bool is_kept(const DeviceRoot *r) {
+  return r->over_rows && !r->parts_hold;
+}
 static bool is_reduced(const DeviceRoot *r) {
   return r->reduced;
 }
@@ -89,20 +92,25 @@ static void write_rows(Device *d) {
   const char *rows = device_bound(d, &piece->passes.at[0].path, 0, piece->rows);
   int team = piece->team, block = piece->threads / team;
   d->thread = team == 1 ? NULL : team == 32 ? "lane" : "thread";
-  if (team == 1) device_shared(d, 32, is_over_rows); /* what one thread reduces needs none */
-  if (team > 32) device_shared(d, 32, is_of_block);
-  if (team == 32) body_line(b, "const int lane = threadIdx.x %% 32;");
-  if (team > 32) body_line(b, "const int thread = threadIdx.x;");
-  const char *first =
-      team == 1    ? arena_printf(b->e->arena, "%sblockIdx.x * %d + threadIdx.x", wide, block)
-      : team == 32 ? arena_printf(b->e->arena, "%sblockIdx.x * %d + threadIdx.x / 32", wide, block)
-                   : "blockIdx.x";
+  int64_t width = device_shared_width(d);
+  if (block == 1)
+    device_shared(d, 32, is_of_block);
+  else if (piece->of_blocks) /* what one thread or warp reduces needs none */
+    device_shared(d, width > 32 ? (int)width : 32, is_kept);
+  if (team > 1 && block > 1)
+    body_line(b, "const int %s = threadIdx.x %% %d;", d->thread, team);
+  else if (team > 1)
+    body_line(b, "const int thread = threadIdx.x;");
+  const char *own = team > 1 ? arena_printf(b->e->arena, "threadIdx.x / %d", team) : "threadIdx.x";
+  const char *first = block > 1
+                          ? arena_printf(b->e->arena, "%sblockIdx.x * %d + %s", wide, block, own)
+                          : "blockIdx.x";
   const LoopPath *path = &piece->passes.at[0].path;
   const char *row = piece->rows == 1 ? b->loop_name[path->loop[0]] : "row";
   if (piece->parts) {
     if (team > 1) body_line(b, "const int team = %s;", first);
     device_declare_parts(d);
-    int64_t teams = team == 1 ? piece->parts * block : piece->parts;
+    int64_t teams = piece->of_blocks ? piece->parts * block : piece->parts;
     device_open(d, "for (%s %s = %s; %s < %s; %s += %lld)", type, row, team > 1 ? "team" : first,
                 row, rows, row, (long long)teams);
   } else if (piece->rows || block > 1) {
@@ -130,7 +138,7 @@ static void name_written(Device *d, bool parts) {
     bool mine = false;
     for (uint32_t k = 0; k < d->piece->passes.len; k++)
       mine = mine || d->piece->passes.at[k].root[i];
-    if (!mine || r->row_only || d->root[i].in_parts != parts) continue;
+    if (!mine || r->row_only || d->root[i].in_parts != parts || d->unread[i]) continue;
     body_operand(&d->b, root_is_sum(&d->b, r) ? OPERAND_sum : OPERAND_memory, r->val, true);
   }
 }
@@ -182,6 +190,7 @@ static void write_piece(Device *d, const char *suffix, KernelCalls *calls) {
   int64_t end =
       device_place_parts(d, d->many ? (int64_t)(d->b.n->roots.len * 16 + 255) / 256 * 256 : 0);
   if (end > e->nest_scratch) e->nest_scratch = end;
+  keep_plan(d);
   name_written(d, false);
   body_hold(&d->b);
   find_rows(d);

@@ -24,13 +24,19 @@ typedef struct Device {
   Body b;
   const Kernel *k;
   const Piece *piece;
-  bool many;              /* the nest is several pieces: values per row go through scratch */
-  const Pass *pass;       /* being written */
-  DeviceRoot *root;       /* by root */
-  const char *thread;     /* number of the thread in its team; NULL: it is alone */
-  const char *element;    /* number of the element that is spread */
-  const char *turn;       /* and which one of the thread's it is: "u / 32" */
-  size_t name_at;         /* neighbours: where their loop is named in the text */
+  bool many;           /* the nest is several pieces: values per row go through scratch */
+  const Pass *pass;    /* being written */
+  DeviceRoot *root;    /* by root */
+  const char *thread;  /* number of the thread in its team; NULL: it is alone */
+  const char *element; /* number of the element that is spread */
+  const char *turn;    /* and which one of the thread's it is: "u / 32" */
+  size_t name_at;      /* neighbours: where their loop is named in the text */
+  size_t element_at;   /* where the element is */
+  /* arrays of a thread (nest_keep.c): that a load or a store leaves its numbers in, and that a load is taken from */
+  const char **keep_load, **kept_load; /* by NestTemp */
+  const char **keep_store;             /* by root */
+  bool *unread; /* by root: nobody reads its memory, now that its array is there */
+  uint32_t n_kept;
   VEC(Val) read, written; /* memory since the last barrier of the team */
 } Device;
 
@@ -43,8 +49,6 @@ const char *device_extent(Device *d, const LoopPath *path, uint32_t from, uint32
 void device_unflatten(Device *d, const LoopPath *path, uint32_t from, uint32_t to, const char *at);
 void device_open(Device *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void device_close(Device *d);
-/* How many elements of a pass a thread of the team has, where that is a small constant; 0: it is none. */
-int device_turns(const Device *d, const Pass *pass);
 void device_plan_pass(Device *d, const Pass *pass);
 void device_begin(Device *d, uint32_t root); /* its accumulator */
 /* A value per row in scratch, where the nest is several pieces. */
@@ -63,9 +67,23 @@ void device_once(Device *d);
 /* ---------- nest_vector.c ---------- */
 /* Of how many neighbours a thread can take care at once; 1: of none. */
 int vector_of(const Program *p, const Nest *n, const Pass *pass);
+bool vector_loads(const Device *d, const Inst *x, const Pass *pass);
+bool vector_stores(const Device *d, uint32_t root, const Pass *pass);
+/* Takes the line at `place` away where nothing behind it needs the name: that would be a warning. */
+void vector_drop_name(Device *d, size_t place, const char *name);
 /* Around the statements of the neighbours from `first` on. */
 void vector_open(Device *d, const char *first);
 void vector_close(Device *d, const char *first);
+
+/* ---------- nest_keep.c ---------- */
+void keep_plan(Device *d);
+/* Arrays that the pass fills. */
+void keep_declare(Device *d);
+/* Which element of the arrays it is: "u / 128". */
+const char *keep_turn(const Device *d);
+/* Where there are no neighbours: a store that is kept; the loads of a turn that are kept, or were. */
+void keep_stored(Device *d, uint32_t root, const char *value);
+void keep_single(Device *d);
 
 /* ---------- nest_parts.c ---------- */
 /* Where the parts of sums lie in scratch, from `offset` on. Returns the end. */
@@ -78,6 +96,8 @@ void device_write_parts(Device *d);
 void device_add_parts(Device *d);
 /* Elements that the sums keep, the most of all at the largest batch; 0: there are no parts. */
 int64_t device_parts_width(const Device *d);
+/* Numbers of shared memory in which the teams of a block add their sums over rows up; 0: it is one team. */
+int64_t device_shared_width(const Device *d);
 /* `__shared__ float shared_float[n];` for the types of roots that `which` chooses. */
 void device_shared(Device *d, int n, bool (*which)(const DeviceRoot *));
 #endif

@@ -34,7 +34,7 @@ int64_t device_place_parts(Device *d, int64_t offset) {
         d->piece->shape == SHAPE_columns ? plan->reduced && d->piece->parts > 1 : plan->over_rows;
     if (!plan->in_parts) continue;
     if (plan->over_rows && !plan->team && !plan->alike) {
-      plan->held = device_turns(d, pass);
+      plan->held = launch_turns(d->b.n, d->piece->team, pass);
       plan->parts_hold = !plan->held;
     }
     if (plan->held) plan->held *= pass->vector;
@@ -43,6 +43,13 @@ int64_t device_place_parts(Device *d, int64_t offset) {
     offset += (d->piece->parts * width_of(d, i) * 8 + 255) / 256 * 256;
   }
   return offset;
+}
+
+int64_t device_shared_width(const Device *d) {
+  int64_t widest = 0;
+  for (uint32_t i = 0; i < d->b.n->roots.len; i++)
+    if (pass_of(d, i) && d->root[i].held && width_of(d, i) > widest) widest = width_of(d, i);
+  return d->piece->of_blocks && d->piece->threads > d->piece->team ? widest : 0;
 }
 
 int64_t device_parts_width(const Device *d) {
@@ -88,7 +95,7 @@ void device_declare_parts(Device *d) {
     const DeviceRoot *plan = &d->root[i];
     if (!pass_of(d, i) || !plan->in_parts) continue;
     bool rows = d->piece->shape == SHAPE_rows;
-    declare_pointer(d, i, !rows ? "blockIdx.y" : d->piece->team == 1 ? "blockIdx.x" : "team");
+    declare_pointer(d, i, !rows ? "blockIdx.y" : d->piece->of_blocks ? "blockIdx.x" : "team");
     if (!rows) continue;
     const char *type = root_type(b, &b->n->roots.at[i]);
     if (plan->held) {
@@ -104,8 +111,20 @@ void device_declare_parts(Device *d) {
   }
 }
 
+/* The teams of a block add up what they hold. */
+static void write_held_together(Device *d, uint32_t root) {
+  const DeviceRoot *plan = &d->root[root];
+  body_line(&d->b, "ddp_teams_leave<%d, %d>(%s, %lld, %s, shared_%s);", d->piece->team,
+            pass_of(d, root)->vector, plan->part, (long long)width_of(d, root), plan->total,
+            root_type(&d->b, &d->b.n->roots.at[root]));
+}
+
 static void write_held(Device *d, uint32_t root) {
   const DeviceRoot *plan = &d->root[root];
+  if (device_shared_width(d)) {
+    write_held_together(d, root);
+    return;
+  }
   int64_t width = width_of(d, root);
   int team = d->piece->team, vector = pass_of(d, root)->vector, step = team * vector;
   const char *type = device_index_type(&d->b);
@@ -115,35 +134,42 @@ static void write_held(Device *d, uint32_t root) {
                        : arena_printf(d->b.e->arena, "u + %s", mine);
   body_line(&d->b, "DDP_UNROLL");
   device_open(d, "for (%s u = 0; u < %lld; u += %d)", type, (long long)width, step);
-  const char *guard =
-      width % step ? arena_printf(d->b.e->arena, "if (u + %s < %lld) ", mine, (long long)width)
-                   : "";
-  if (vector > 1)
-    body_line(&d->b, "%sfor (int v = 0; v < %d; v++) %s[%s] = %s[u / %d + v];", guard, vector,
-              plan->part, element, plan->total, team);
-  else
-    body_line(&d->b, "%s%s[%s] = %s[u / %d];", guard, plan->part, element, plan->total, team);
+  if (width % step) device_open(d, "if (u + %s < %lld)", mine, (long long)width);
+  if (vector > 1) {
+    body_line(&d->b, "DDP_UNROLL");
+    body_line(&d->b, "for (int v = 0; v < %d; v++) %s[%s] = %s[u / %d + v];", vector, plan->part,
+              element, plan->total, team);
+  } else {
+    body_line(&d->b, "%s[%s] = %s[u / %d];", plan->part, element, plan->total, team);
+  }
+  if (width % step) device_close(d);
   device_close(d);
 }
 
-void device_write_parts(Device *d) {
+/* One number: of the block, or (not of_blocks) of the team. */
+static void write_single(Device *d, uint32_t root) {
   Body *b = &d->b;
-  for (uint32_t i = 0; i < b->n->roots.len; i++) {
+  const DeviceRoot *plan = &d->root[root];
+  const char *type = root_type(b, &b->n->roots.at[root]), *total = plan->total;
+  const char *who = d->piece->of_blocks ? "threadIdx.x" : d->thread ? d->thread : "threadIdx.x";
+  bool several = d->piece->threads > d->piece->team && d->piece->of_blocks;
+  if (several && plan->alike && d->thread) /* all of a team have the same */
+    body_line(b, "%s = ddp_block_sum(%s == 0 ? %s : 0, shared_%s);", total, d->thread, total, type);
+  else if (several || (plan->team && d->piece->team > 32))
+    body_line(b, "%s = ddp_block_sum(%s, shared_%s);", total, total, type);
+  else if (plan->team)
+    body_line(b, "%s = ddp_warp_sum(%s);", total, total);
+  body_line(b, "if (%s == 0) %s[0] = %s;", who, plan->part, total);
+}
+
+void device_write_parts(Device *d) {
+  for (uint32_t i = 0; i < d->b.n->roots.len; i++) {
     const DeviceRoot *plan = &d->root[i];
     if (!pass_of(d, i) || !plan->in_parts || plan->parts_hold) continue;
-    if (plan->held) {
+    if (plan->held)
       write_held(d, i);
-      continue;
-    }
-    const char *type = root_type(b, &b->n->roots.at[i]);
-    if (d->piece->team == 1)
-      body_line(b, "%s = ddp_block_sum(%s, shared_%s);", plan->total, plan->total, type);
-    else if (plan->team && d->piece->team == 32)
-      body_line(b, "%s = ddp_warp_sum(%s);", plan->total, plan->total);
-    else if (plan->team)
-      body_line(b, "%s = ddp_block_sum(%s, shared_%s);", plan->total, plan->total, type);
-    body_line(b, "if (%s == 0) %s[0] = %s;", d->thread ? d->thread : "threadIdx.x", plan->part,
-              plan->total);
+    else
+      write_single(d, i);
   }
 }
 

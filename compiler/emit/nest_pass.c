@@ -4,8 +4,6 @@
 #include "die.h"
 #include "op.h"
 
-enum { MOST_TURNS = 16 }; /* of a thread, that are written out */
-
 const char *device_index_type(const Body *b) {
   return b->index ? b->index : "int64_t";
 }
@@ -159,6 +157,8 @@ void device_leave(Device *d, uint32_t root, const char *value) {
   const char *to = d->root[root].neighbours;
   if (to)
     body_line(b, "%s.at[v] = %s;", to, root_stored(b, r, value));
+  else if (d->keep_store[root])
+    keep_stored(d, root, root_stored(b, r, value));
   else if (!r->row_only)
     body_store(b, r, value);
   if (d->many && root_is_read(b->n, r->val))
@@ -303,7 +303,7 @@ static void wait_for_memory(Device *d) {
   bool wait = false;
   for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     const Inst *x = &b->n->insts.at[i];
-    if (x->kind != INST_load || !b->uses[i]) continue;
+    if (x->kind != INST_load || !b->uses[i] || d->kept_load[i]) continue;
     wait = wait || has(d->written.at, d->written.len, kernel_base(b->p, x->val));
   }
   for (uint32_t i = s->first_root; i < s->first_root + s->roots; i++) {
@@ -314,7 +314,7 @@ static void wait_for_memory(Device *d) {
   if (wait) barrier(d);
   for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     const Inst *x = &b->n->insts.at[i];
-    if (x->kind == INST_load && b->uses[i])
+    if (x->kind == INST_load && b->uses[i] && !d->kept_load[i])
       vec_push(b->e->arena, &d->read, kernel_base(b->p, x->val));
   }
 }
@@ -322,7 +322,7 @@ static void wait_for_memory(Device *d) {
 static void note_writes(Device *d) {
   const Nest *n = d->b.n;
   for (uint32_t i = 0; i < n->roots.len; i++)
-    if (d->pass->root[i] && !n->roots.at[i].row_only)
+    if (d->pass->root[i] && !n->roots.at[i].row_only && !d->unread[i])
       vec_push(d->b.e->arena, &d->written, kernel_base(d->b.p, n->roots.at[i].val));
 }
 
@@ -347,18 +347,6 @@ static void sum_of_team(Device *d, uint32_t root) {
   leave_alone(d, root, b->row[root]);
 }
 
-int device_turns(const Device *d, const Pass *pass) {
-  int64_t elements = 1;
-  for (uint32_t i = pass->rows; i < pass->rows + pass->spread; i++) {
-    Dim extent = d->b.n->loops.at[pass->path.loop[i]].extent;
-    if (extent.per_batch) return 0;
-    elements *= extent.fixed;
-  }
-  int step = d->piece->team * pass->vector;
-  int64_t turns = (elements + step - 1) / step;
-  return step > 1 && turns * pass->vector <= MOST_TURNS ? (int)turns : 0;
-}
-
 /* The loop over the elements of the pass, each in one thread of the team. Returns how many braces are open. */
 static int open_spread(Device *d, const char *at) {
   Body *b = &d->b;
@@ -372,9 +360,10 @@ static int open_spread(Device *d, const char *at) {
                            ? arena_printf(b->e->arena, "%s * %d", d->thread, pass->vector)
                            : d->thread;
   int opened = 1;
-  if (device_turns(d, pass)) {
+  if (launch_turns(b->n, team, pass)) {
     body_line(b, "DDP_UNROLL");
     device_open(d, "for (%s u = 0; u < %s; u += %d)", type, extent, step);
+    d->element_at = b->out->len;
     body_line(b, "const %s %s = u + %s;", type, at, thread);
     d->turn = pass->vector > 1 ? arena_printf(b->e->arena, "u / %d + v", team)
                                : arena_printf(b->e->arena, "u / %d", team);
@@ -406,8 +395,11 @@ static void write_spread(Device *d, const char *at) {
   const char *name = b->loop_name[last], *first = pass->spread > 1 ? "first" : at;
   if (pass->vector == 1) {
     if (pass->spread > 1) device_unflatten(d, &pass->path, from, to, at);
-    statements(d, from + 1, to);
+    statements(d, from + 1, to - 1);
+    keep_single(d);
+    statements(d, to, to);
     write_element(d);
+    b->neighbour = NULL;
     return;
   }
   b->loop_name[last] = first;
@@ -429,9 +421,12 @@ void device_team_pass(Device *d, const Pass *pass) {
     note_writes(d);
     return;
   }
+  keep_declare(d);
   each_root(d, is_team, device_begin);
   int opened = open_spread(d, number_name(d));
   write_spread(d, number_name(d));
+  if (launch_turns(d->b.n, d->piece->team, pass))
+    vector_drop_name(d, d->element_at, number_name(d));
   while (opened--) device_close(d);
   note_writes(d);
   each_root(d, is_team, sum_of_team);

@@ -63,6 +63,22 @@ static int bytes_of(const Nest *n, Val v) {
   return (int)dtype_bytes(value_at(n->g, v)->type.dtype);
 }
 
+/* Is it the same for all rows, and so in the cache? */
+static bool is_shared(const Nest *n, NestIndex ix, const Pass *pass) {
+  for (uint32_t i = 0; i + 1 < pass->rows + pass->spread; i++)
+    if (nest_ix_uses_loop(n, ix, pass->path.loop[i])) return false;
+  return pass->rows + pass->spread > 1;
+}
+
+/* 16 bytes in one access; numbers that all rows share may take two. */
+static bool is_short(const Nest *n, Val v, NestIndex ix, const Pass *pass, int many) {
+  return many * bytes_of(n, v) <= (is_shared(n, ix, pass) ? 32 : 16);
+}
+
+bool vector_loads(const Device *d, const Inst *x, const Pass *pass) {
+  return loads_neighbours(d->b.p, d->b.n, x, last_loop(pass), pass->vector);
+}
+
 int vector_of(const Program *p, const Nest *n, const Pass *pass) {
   if (!pass->spread || pass->path.len != pass->rows + pass->spread) return 1;
   uint32_t loop = last_loop(pass);
@@ -74,13 +90,13 @@ int vector_of(const Program *p, const Nest *n, const Pass *pass) {
     for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
       const Inst *x = &n->insts.at[i];
       if (!loads_neighbours(p, n, x, loop, 1)) continue;
-      fits = fits && v * bytes_of(n, x->val) <= 16;
+      fits = fits && is_short(n, x->val, x->ix, pass, v);
       any = any || loads_neighbours(p, n, x, loop, v);
     }
     for (uint32_t i = s->first_root; i < s->first_root + s->roots; i++) {
       const NestRoot *r = &n->roots.at[i];
       if (!pass->root[i] || !stores_neighbours(p, n, r, loop, 1)) continue;
-      fits = fits && v * bytes_of(n, r->val) <= 16;
+      fits = fits && is_short(n, r->val, r->ix, pass, v);
       any = any || stores_neighbours(p, n, r, loop, v);
     }
     if (any && fits) return v;
@@ -97,11 +113,11 @@ static const char *vector_type(Device *d, Val v) {
                       d->pass->vector);
 }
 
-static bool is_own_store(const Device *d, uint32_t root) {
+bool vector_stores(const Device *d, uint32_t root, const Pass *pass) {
   const NestRoot *r = &d->b.n->roots.at[root];
   bool adds = d->b.accumulates && body_place(&d->b, r->val)->home == HOME_grad;
-  return d->pass->root[root] && !adds &&
-         stores_neighbours(d->b.p, d->b.n, r, last_loop(d->pass), d->pass->vector);
+  return pass->root[root] && !adds &&
+         stores_neighbours(d->b.p, d->b.n, r, last_loop(pass), pass->vector);
 }
 
 void vector_open(Device *d, const char *first) {
@@ -116,13 +132,18 @@ void vector_open(Device *d, const char *first) {
   for (uint32_t i = s->first_inst; i < s->first_inst + s->insts; i++) {
     const Inst *x = &n->insts.at[i];
     if (!b->uses[i] || !loads_neighbours(b->p, n, x, loop, pass->vector)) continue;
-    const char *from = body_operand(b, OPERAND_memory, x->val, false);
-    body_line(b, "const auto from%u = ddp_vector<%d>(%s + %s);", names, pass->vector, from,
-              scalar_index(b, x->ix, BIND_sum));
+    if (d->kept_load[i]) {
+      body_line(b, "const auto from%u = %s[%s];", names, d->kept_load[i], keep_turn(d));
+    } else {
+      const char *from = body_operand(b, OPERAND_memory, x->val, false);
+      body_line(b, "const auto from%u = ddp_vector<%d>(%s + %s);", names, pass->vector, from,
+                scalar_index(b, x->ix, BIND_sum));
+      if (d->keep_load[i]) body_line(b, "%s[%s] = from%u;", d->keep_load[i], keep_turn(d), names);
+    }
     b->neighbour[i] = arena_printf(b->e->arena, "from%u.at[v]", names++);
   }
   for (uint32_t i = 0; i < n->roots.len; i++) {
-    d->root[i].neighbours = is_own_store(d, i) ? arena_printf(b->e->arena, "to%u", i) : NULL;
+    d->root[i].neighbours = vector_stores(d, i, pass) ? arena_printf(b->e->arena, "to%u", i) : NULL;
     if (d->root[i].neighbours)
       body_line(b, "%s %s;", vector_type(d, n->roots.at[i].val), d->root[i].neighbours);
   }
@@ -133,10 +154,9 @@ void vector_open(Device *d, const char *first) {
   body_line(b, "const %s %s = %s + v;", device_index_type(b), name, first);
 }
 
-/* Takes the line at d->name_at away where nothing behind it needs the name: that would be a warning. */
-static void drop_name(Device *d, const char *name) {
+void vector_drop_name(Device *d, size_t place, const char *name) {
   Text *t = d->b.out;
-  char *line = t->at + d->name_at, *behind = strchr(line, '\n') + 1;
+  char *line = t->at + place, *behind = strchr(line, '\n') + 1;
   for (const char *at = behind; (at = strstr(at, name)); at++) {
     char before = at[-1], after = at[strlen(name)];
     if (!isalnum((unsigned char)before) && before != '_' && !isalnum((unsigned char)after) &&
@@ -144,7 +164,7 @@ static void drop_name(Device *d, const char *name) {
       return;
   }
   size_t n = (size_t)(behind - line);
-  memmove(line, behind, t->len - d->name_at - n + 1);
+  memmove(line, behind, t->len - place - n + 1);
   t->len -= n;
 }
 
@@ -153,15 +173,18 @@ void vector_close(Device *d, const char *first) {
   const Nest *n = b->n;
   uint32_t loop = last_loop(d->pass);
   const char *name = b->loop_name[loop];
-  drop_name(d, name);
+  vector_drop_name(d, d->name_at, name);
   device_close(d);
   b->neighbour = NULL;
   b->loop_name[loop] = first;
   for (uint32_t i = 0; i < n->roots.len; i++) {
     if (!d->pass->root[i] || !d->root[i].neighbours) continue;
     const NestRoot *r = &n->roots.at[i];
-    body_line(b, "ddp_store_vector(%s + %s, %s);", body_operand(b, OPERAND_memory, r->val, true),
-              scalar_index(b, r->ix, BIND_sum), d->root[i].neighbours);
+    if (!d->unread[i])
+      body_line(b, "ddp_store_vector(%s + %s, %s);", body_operand(b, OPERAND_memory, r->val, true),
+                scalar_index(b, r->ix, BIND_sum), d->root[i].neighbours);
+    if (d->keep_store[i])
+      body_line(b, "%s[%s] = %s;", d->keep_store[i], keep_turn(d), d->root[i].neighbours);
     d->root[i].neighbours = NULL;
   }
   b->loop_name[loop] = name;

@@ -298,9 +298,10 @@ static Scalar random_expr(Body *b, const Inst *x) {
 static Scalar load_expr(Body *b, const Inst *x) {
   Arena *a = b->e->arena;
   DType lies = value_at(b->n->g, x->val)->type.dtype;
-  const char *name = body_operand(b, OPERAND_memory, x->val, false);
   const char *text = b->neighbour ? b->neighbour[x - b->n->insts.at] : NULL;
-  if (!text) text = arena_printf(a, "%s[%s]", name, scalar_index(b, x->ix, BIND_weak));
+  if (!text)
+    text = arena_printf(a, "%s[%s]", body_operand(b, OPERAND_memory, x->val, false),
+                        scalar_index(b, x->ix, BIND_weak));
   const char *convert = b->e->target->load(lies);
   if (*convert) text = arena_printf(a, "%s(%s)", convert, text);
   bool clipped = b->e->target->scalars_in_memory && body_is_gradient(b, x->val);

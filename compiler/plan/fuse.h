@@ -17,7 +17,8 @@ typedef VEC(int32_t) ItemList;
 typedef struct Fuser {
   Arena *arena;
   Graph *g;
-  bool fuse;    /* false: a kernel for every value, for comparison in tests */
+  bool fuse; /* false: a kernel for every value, for comparison in tests */
+  int64_t batch_max, least_rows;
   bool *memory; /* [values] lies in memory: a source, a call's result, or a root of some kernel */
   bool *keep;   /* [values] has to stay there: output, operand or result of a call */
   Val *base;    /* [values] whose memory it has: itself, or what it is a reshape of; 0 = none */
@@ -45,9 +46,10 @@ Prepared plan_prepare(Arena *a, const Graph *g, bool fuse);
 typedef struct ProgramOptions {
   int64_t batch_max;
   bool no_fuse;
-  bool in_order;  /* keep the order of the graph instead of pulling gradients forward */
-  bool epilogues; /* of products, on this target */
-  int64_t chunk;  /* samples whose loss is computed at a time; 0: all; or CHUNK_by_size */
+  bool in_order;      /* keep the order of the graph instead of pulling gradients forward */
+  bool epilogues;     /* of products, on this target */
+  int64_t chunk;      /* samples whose loss is computed at a time; 0: all; or CHUNK_by_size */
+  int64_t least_rows; /* a kernel with as many rows keeps that many when others join it */
 } ProgramOptions;
 enum { CHUNK_by_size = -1 };
 

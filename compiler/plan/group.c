@@ -80,6 +80,15 @@ static bool may_overwrite(const Fuser *f, Val v, uint32_t item) {
   return true;
 }
 
+/* Would the kernel have fewer rows with another root, and too few to spread over a device? */
+static bool loses_rows(const Fuser *f, const Item *item, int outer) {
+  if (outer >= item->outer) return false;
+  Domain d = fuse_domain(f->g, item->roots.at[0]);
+  int64_t rows = 1;
+  for (int i = 0; i < outer; i++) rows *= dim_at(d.extent[i], f->batch_max);
+  return rows < f->least_rows;
+}
+
 static bool try_join(Fuser *f, uint32_t number, Val v) {
   Item *item = &f->items.at[number];
   if (item->is_call || item->roots.len >= MAX_ROOTS || !may_overwrite(f, v, number)) return false;
@@ -96,6 +105,7 @@ static bool try_join(Fuser *f, uint32_t number, Val v) {
   most = least == deepest && least > 0 ? least - 1 : least;
   for (int outer = most; outer >= 0; outer--) {
     if (outer == 0 && deepest > 1) break; /* whole tensors one after another: nothing gained */
+    if (loses_rows(f, item, outer)) break;
     Nest *n = fuse_build(f, roots, item->roots.len + 1, outer);
     if (!n) continue;
     item->nest = n;

@@ -12,6 +12,8 @@ int64_t plan_chunk_wanted(const Job *job) {
   return text && strcmp(text, "none") ? strtoll(text, NULL, 10) : CHUNK_by_size;
 }
 
+enum { GPU_ROWS = 2048 }; /* teams of threads that keep a GPU busy */
+
 static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch, bool epilogues,
                          KernelNames *names) {
   if (!g || g->outputs.len == 0) return;
@@ -19,6 +21,7 @@ static void make_program(Plan *plan, Program *p, const Graph *g, int64_t batch, 
   ProgramOptions options = {.batch_max = batch, .epilogues = epilogues};
   bool has_loss = p == &plan->train || p == &plan->eval;
   if (has_loss) options.chunk = plan_chunk_wanted(plan->job);
+  if (plan->job->target.cuda) options.least_rows = GPU_ROWS;
   plan_program(p, plan->job->arena, g, &options);
   plan_name_values(p, plan->job->arena, plan->job);
   plan_name_kernels(p, plan->job->arena, names);

@@ -4,7 +4,11 @@
 void plan_program(Program *p, Arena *a, const Graph *g, const ProgramOptions *options) {
   bool fuse = !options->no_fuse;
   Prepared prepared = plan_prepare(a, g, fuse);
-  Fuser f = {.arena = a, .g = prepared.g, .fuse = fuse};
+  Fuser f = {.arena = a,
+             .g = prepared.g,
+             .fuse = fuse,
+             .batch_max = options->batch_max,
+             .least_rows = options->least_rows};
   uint32_t n = f.g->values.len;
   f.memory = ARENA_ARRAY(a, bool, n);
   f.keep = ARENA_ARRAY(a, bool, n);

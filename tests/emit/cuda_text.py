@@ -82,7 +82,39 @@ def reads_well():
         expect(not found, f"`{noise}`: {found and found[0]}")
 
 
+def indices():
+    """A job with values of more than 2^31 elements counts in 64 bits where these are walked over, and only there."""
+    narrow, wide = (emit("examples/char_gpt/job.ddp", *flags)
+                    for flags in ([], ["-D", "train.per_device_train_batch_size=600000"]))
+    expect("int64_t first" not in narrow and "int64_t row" not in narrow, "64 bits without need")
+    kernels = dict((re.search(r"\w+(?=\()", text)[0], text) for _, text in KERNEL.findall(wide))
+    step = re.search(r"^extern \"C\" void forward_backward\(.*?^}", wide, re.S | re.M)[0]
+    launched = re.findall(r"DDP_LAUNCH\((\w+), ddp_blocks\(\(?(\d+) \* B", step)
+    expect(len(launched) > 10, "few kernels over the batch")
+    for name, _ in launched:
+        text = kernels[name]
+        big = re.search(r"\bi \* (32768|24576|8192|4160)\b", text)  # numbers of a sample
+        expect(not big or not re.search(r"const int (first|at|row|i)\b", text), f"32 bits for {name}:\n{text}")
+
+
+def once():
+    """Rows stay in registers: in char_gpt's layer norms each activation is read once, sums over rows are never added up in
+    memory, and a store that only the same kernel would read is gone. bf16 in 16 bytes at once. Enough blocks."""
+    text = emit("examples/char_gpt/job.ddp", "-D", "train.bf16=true", "-D", "train.per_device_train_batch_size=256")
+    norms = [t for _, t in KERNEL.findall(text) if t.count("ddp_warp_sum") == 2]
+    expect(len(norms) >= 3, f"{len(norms)} layer norms")
+    for t in norms:
+        loads = re.findall(r"ddp_vector<\d+>\((\w+) \+ (?:i|row) \*", t)
+        expect(len(loads) == len(set(loads)), f"a row is read twice:\n{t}")
+        expect(not re.search(r"part\d+\[\w+( \+ v)?\] \+=", t), f"sums in memory:\n{t}")
+    expect("ddp_vector<8>" in text, "no 16 bytes of bf16 at once")
+    few = [g for g in re.findall(r"DDP_LAUNCH\(d_\w+layer_norm\w*, (\d+), \d+", text) if int(g) < 132]
+    expect(not few, f"layer norms with blocks for a part of a GPU only: {few}")
+
+
 if __name__ == "__main__":
     DDPC, ROOT = sys.argv[1:]
     powers_once()
     reads_well()
+    indices()
+    once()

@@ -67,6 +67,7 @@ struct Emitted {
   Emit emit;
   EmitOptions options;
   VEC(Entry) entries;
+  bool wide;
 };
 
 Emitted *emitted_new(Arena *a, const Target *target) {
@@ -124,9 +125,14 @@ static Plan *make_plan(Arena *a, Graph *g, int64_t *leaf_elements) {
   return plan;
 }
 
+void emitted_wide(Emitted *e, bool wide) {
+  e->wide = wide;
+}
+
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max, int64_t chunk) {
   Entry entry = {0};
   entry.plan = make_plan(e->arena, g, &entry.leaf_elements);
+  if (e->wide) vec_push(e->arena, &entry.plan->arenas, ((PlanArena){.elements = INT64_C(1) << 33}));
   ProgramOptions how = {
       .batch_max = batch_max, .chunk = chunk, .epilogues = e->language->target->epilogues != NULL};
   plan_program(&entry.p, e->arena, g, &how);

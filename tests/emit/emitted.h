@@ -12,6 +12,8 @@ Emitted *emitted_new(Arena *a, const Target *target);
 /* Plans and emits g, whose outputs (OUT_value) become OUT_buffer; returns its number. chunk: as of
    ProgramOptions. */
 int emitted_add(Emitted *e, Graph *g, int64_t batch_max, int64_t chunk);
+/* From now on: as where an arena has 2^33 elements, so that kernels of GPUs count in 64 bits. */
+void emitted_wide(Emitted *e, bool wide);
 const Program *emitted_program(const Emitted *e, int number);
 /* Compiles everything with `cc FLAGS`, warnings being errors, and loads it; dies otherwise. */
 void emitted_build(Emitted *e, const char *cc, const char *flags);

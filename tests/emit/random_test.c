@@ -1,6 +1,7 @@
 /* Random graphs through plan and emitter, compiled and run, against the reference interpreter: fused
    stages, views, guards, reductions in scalars and in memory, at several batch sizes; where the graph has a part
-   that may be, in chunks of samples. */
+   that may be, in chunks of samples; as kernels of GPUs every other one with
+   indices of 64 bits. */
 #include "emitted.h"
 #include "random_graph.h"
 #include "program_eval.h"
@@ -58,6 +59,7 @@ static void agree(const char *cc, const char *flags) {
   int numbers[GRAPHS], in_chunks = 0;
   for (int i = 0; i < GRAPHS; i++) {
     graphs[i] = random_graph(a, (uint64_t)i, VALUES, OUTPUTS);
+    emitted_wide(e, i % 2);
     numbers[i] = emitted_add(e, graphs[i], BATCH_MAX, i % 3);
     in_chunks += emitted_program(e, numbers[i])->chunk.count > 0;
   }

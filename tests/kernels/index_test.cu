@@ -1,6 +1,17 @@
 /* rows_add and scatter_add: the CPU's bits where a place's rows lie in one chunk of the sorted rows, else a sum in
    another order; the same bits every time. */
+#include "cuda/ddp_cuda.h"
+/* What was refused, where a test waits for it. */
+static const char **test_refused;
+static void test_check(int error, const char *what, const char *file, int line) {
+  if (error && test_refused)
+    *test_refused = what;
+  else
+    ddp_cuda_check(error, what, file, line);
+}
+#define ddp_cuda_check test_check
 #include "cuda/index.h"
+#undef ddp_cuda_check
 #include "check.h"
 #include "oracle.h"
 
@@ -163,12 +174,28 @@ static void sixteen_bits(void **state) {
   scatter_add<int64_t, __nv_bfloat16>(ddp_scatter_add_i64, 3, 5, 80, 2, true);
 }
 
+/* Places and rows are numbered in 32 bits: more are refused by name, and nothing is read or written. */
+static void limits(void **state) {
+  (void)state;
+  const int64_t most = INT64_C(1) << 32;
+  float *const y = to_device(std::vector<float>{1, 2, 3});
+  const char *refused = nullptr;
+  test_refused = &refused;
+  ddp_rows_add_i64(stream(), y, static_cast<const int64_t *>(nullptr), y, most, 1, 3, true,
+                   nullptr);
+  EXPECT(refused && strstr(refused, "2^32 rows"), "2^32 rows were taken");
+  refused = nullptr;
+  ddp_scatter_add_i64(stream(), y, y, static_cast<const int64_t *>(nullptr), y, most / 4, 4, 1, 1,
+                      true, nullptr);
+  EXPECT(refused && strstr(refused, "places"), "2^32 places were taken");
+  test_refused = nullptr;
+  EXPECT_SAME(result(y, 3), (std::vector<float>{1, 2, 3}), "a refused sum");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows),
-      cmocka_unit_test(order),
-      cmocka_unit_test(scatter),
-      cmocka_unit_test(sixteen_bits),
+      cmocka_unit_test(rows),         cmocka_unit_test(order),  cmocka_unit_test(scatter),
+      cmocka_unit_test(sixteen_bits), cmocka_unit_test(limits),
   };
   return verdict(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -80,6 +80,29 @@ DDP_DEVICE void ddp_block_argmax(T &greatest, int64_t &at, T *parts, int64_t *pl
   __syncthreads();
 }
 
+/* ---------- sums that the teams of a block hold ----------
+   Thread t of a team of TEAM holds sums of N of `width` elements, V neighbours at a time: t V .., (t + TEAM) V .. The
+   teams of a block add theirs up, one after another; the block's go to `part`. sums: shared memory for all, free again
+   afterwards. */
+template <int TEAM, int V, class T, int N>
+DDP_DEVICE void ddp_teams_leave(T *part, int width, const T (&total)[N], T *sums) {
+  const int thread = static_cast<int>(threadIdx.x) % TEAM;
+  const int own = static_cast<int>(threadIdx.x) / TEAM;
+  for (int team = 0; team < static_cast<int>(blockDim.x) / TEAM; team++) {
+    if (team == own) {
+      DDP_UNROLL
+      for (int k = 0; k < N; k++) {
+        const int at = (k / V * TEAM + thread) * V + k % V;
+        if (at < width) sums[at] = team > 0 ? sums[at] + total[k] : total[k];
+      }
+    }
+    __syncthreads();
+  }
+  for (int at = static_cast<int>(threadIdx.x); at < width; at += static_cast<int>(blockDim.x))
+    part[at] = sums[at];
+  __syncthreads();
+}
+
 /* ---------- sums along a column ----------
    The sum over threadIdx.y, for the thread with threadIdx.y == 0; blockDim.y is a power of two.
    parts: shared memory for a number of each thread, free again afterwards. */
