@@ -39,6 +39,23 @@ def worlds():
             same(losses(cpu), losses(log), 1e-3, name)
 
 
+def small():
+    """A decoder and a convolutional network in bf16, so small that they also run under the sanitizers: with one micro-batch
+    and several, the losses of the CPU (a number of bf16 has 8 bits)."""
+    decoder = ["n_layer=1", "n_head=2", "n_embd=32", "n_ctx=16"]
+    flags = ["--max_steps", "2", "--warmup_steps", "0", "--logging_steps", "1", "--eval_strategy", "no",
+             "--gradient_accumulation_steps", "2"]
+    with Folder() as f:
+        for name, sizes in ("char_gpt", decoder), ("mnist_cnn", []):
+            defines = ["train.bf16=true", "train.per_device_train_batch_size=2"] + sizes
+            job = f"examples/{name}/job.ddp"
+            gpu = f.compile(job, name, defines, SIM)
+            _, cpu = f.train(f.compile(job, f"{name}-cpu", defines), f"{name}-on-cpu", 2, flags)
+            _, log = f.train(gpu, f"{name}-2", 2, flags, env={"CUDASIM_STREAMS": "urgent"})
+            same(losses(cpu), losses(log), 0.01, name)
+            f.train(gpu, f"{name}-1", 1, flags)
+
+
 def schedules():
     """Statistics of batches from rank 0, clipping, short batches, checkpoints: the same bits whatever the streams' order, in
     memory that is closed to the host, with graphs and without; and what the CPU computes."""
@@ -340,6 +357,6 @@ def flags():
 
 
 if __name__ == "__main__":
-    main(dict(worlds=worlds, schedules=schedules, calls=calls, buckets=buckets, early=early, not_finite=not_finite, checkpoints=checkpoints,
-              time_line=time_line, half=half, sums_in_model=sums_in_model,
+    main(dict(worlds=worlds, small=small, schedules=schedules, calls=calls, buckets=buckets, early=early,
+              not_finite=not_finite, checkpoints=checkpoints, time_line=time_line, half=half, sums_in_model=sums_in_model,
               alone=alone, library=library, ranks=ranks, flags=flags))
