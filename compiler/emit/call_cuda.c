@@ -329,8 +329,8 @@ static void write_pool(const Call *c) {
   DType t = c->v->type.dtype;
   for (int i = 0; i < c->v->inputs; i++)
     check(call_type(c, c->v->in[i]).dtype == t, "pooling from another type to %s", dtype_name(t));
-  const char *function = arena_printf(c->e->arena, "%s<%s>", call_pool_function(c),
-                                      c->e->target->storage_type(t));
+  const char *function =
+      arena_printf(c->e->arena, "%s<%s>", call_pool_function(c), c->e->target->storage_type(t));
   text_addf(c->out, "%s{\n%s  const DdpPool pool = %s;\n", c->indent, c->indent, call_pool(c, &s));
   write_call(c->out, arena_printf(c->e->arena, "%s  ", c->indent), function, p.at, p.n, c->tail);
   text_addf(c->out, "%s}\n", c->indent);
