@@ -273,7 +273,8 @@ EXAMPLES = {
 
 # In bf16, where kernels of GPUs read and write 16 bits, and those of CPUs have casts around them and f32 from one call to the
 # next. Each of a few roundings is one of 2^-9, and training adds them up; a value that is read as another type or scaled twice
-# is far off.
+# is far off. PyTorch's own bf16 (autocast, CPU) and fp32 differ on mnist_cnn in grad_norm by 0.011 at the first and up to 0.03
+# in the first ten updates, in loss by 3e-4.
 HALF_START, HALF_LATER = 2e-4, 0.03
 
 
