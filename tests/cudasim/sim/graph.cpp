@@ -93,6 +93,7 @@ struct Run {
   std::shared_ptr<std::vector<Node>> nodes;
   enum State : uint8_t { waiting, begun, done };
   std::vector<State> states;
+  double urgent = 0; /* since when a node of high priority waits for other processes */
 };
 static std::vector<size_t> could_run(const Run &r) {
   std::vector<size_t> can;
@@ -124,9 +125,14 @@ static bool run_nodes(Run &r) {
       bool first = r.states[i] == Run::waiting;
       r.states[i] = Run::begun;
       const Work &run = (*r.nodes)[i].run;
-      if (run && !run(first))
-        continue; /* a library waits for other processes: what else is there? */
+      if (run && !run(first)) { /* a library waits for other processes: what else is there? */
+        if ((*r.nodes)[i].priority >= 0) continue;
+        if (r.urgent == 0) r.urgent = now();
+        if (holds_others(r.urgent)) return false;
+        continue;
+      }
       r.states[i] = Run::done;
+      r.urgent = 0;
       moved = true;
       break;
     }

@@ -87,9 +87,13 @@ struct Op {
   Work run; /* none: only its mark */
   std::vector<std::shared_ptr<Mark>> after;
   std::shared_ptr<Mark> mark;
-  bool begun = false;
+  double begun = 0; /* when it was first tried */
 };
 double now();
+/* In the schedule `urgent`, of work in a stream of high priority that was first tried then and waits for other processes:
+   does all else wait too? What those need of this one for it is enqueued already, but for a program that is stuck: so not
+   for long. */
+bool holds_others(double begun);
 /* Puts work at the end of a stream, or into the graph that it is being captured into. */
 cudaError_t add(cudaStream_t stream, const char *name, Work run,
                 std::vector<std::shared_ptr<Mark>> after = {});

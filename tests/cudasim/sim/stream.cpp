@@ -9,7 +9,8 @@
 
 namespace cudasim {
 enum { IDLE_MS = 50, NAP_US = 50 }; /* the program is elsewhere after so long */
-static uint64_t calls;              /* of functions that enqueue or ask */
+static const double HOLD_SECONDS = 1;
+static uint64_t calls; /* of functions that enqueue or ask */
 
 double now() {
   timespec t;
@@ -51,8 +52,8 @@ static bool ready(const CUstream_st *s) {
 /* The first op of s, whose waits are over. */
 static bool run_first(CUstream_st *s) {
   Op &op = s->queue.front();
-  bool first = !op.begun;
-  op.begun = true;
+  bool first = op.begun == 0;
+  if (first) op.begun = now();
   if (op.run) {
     DeviceAccess access;
     if (!op.run(first)) return false;
@@ -71,8 +72,20 @@ static void run_urgent() {
     }
   }
 }
+bool holds_others(double begun) {
+  return knobs().schedule == Schedule::urgent && begun > 0 && now() - begun < HOLD_SECONDS;
+}
+static bool urgent_waits() {
+  return std::any_of(streams().begin(), streams().end(), [](auto *s) {
+    return s->priority < 0 && !s->queue.empty() && holds_others(s->queue.front().begun);
+  });
+}
 bool advance(CUstream_st *s) {
   if (s->queue.empty()) return false;
+  if (s->priority >= 0 && urgent_waits()) {
+    run_urgent();
+    if (urgent_waits()) return false;
+  }
   if (CUstream_st *other = waits_for(s->queue.front())) return advance(other);
   bool moved = run_first(s);
   if (moved && knobs().schedule == Schedule::urgent && s->priority >= 0) run_urgent();
@@ -166,7 +179,7 @@ cudaError_t add(cudaStream_t stream, const char *name, Work run,
   CUstream_st *s = stream_of(stream);
   calls++;
   if (in_capture(s)) return capture_op(s, name, std::move(run));
-  Op op = {name, std::move(run), std::move(after), std::make_shared<Mark>(), false};
+  Op op = {name, std::move(run), std::move(after), std::make_shared<Mark>()};
   op.mark->on = s;
   order_with_default(s, op);
   s->last = op.mark;
