@@ -141,8 +141,9 @@ static void progress_loop() {
   std::unique_lock<std::mutex> lock(big);
   for (uint64_t seen = 0;;) {
     work_came.wait(lock, [] { return !all_done(); });
-    bool waiting = std::any_of(streams().begin(), streams().end(),
-                               [](auto *s) { return !s->queue.empty() && s->queue.front().begun; });
+    bool waiting = std::any_of(streams().begin(), streams().end(), [](auto *s) {
+      return !s->queue.empty() && s->queue.front().begun > 0;
+    });
     if (waiting || calls == seen) {
       while (advance_all()) {
       }
