@@ -33,19 +33,29 @@ static const Pass passes[] = {
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 
+/* What a plan can be looked at as. */
+static const struct PlanView {
+  const char *name;
+  void (*print)(Text *out, const Plan *plan);
+} views[] = {{"nests", plan_dump_nests}, {"launch", launch_print}, {"plan", plan_print}};
+enum { VIEWS = sizeof views / sizeof *views };
+
+static const struct PlanView *view_named(const char *name) {
+  for (int i = 0; i < VIEWS; i++)
+    if (!strcmp(views[i].name, name)) return &views[i];
+  return NULL;
+}
+
 void pipeline_stages(Text *out) {
   text_add(out, "job");
   for (int i = 0; i < PASSES; i++) text_addf(out, ", %s", passes[i].name);
-  text_add(out, ", nests, launch, plan");
+  for (int i = 0; i < VIEWS; i++) text_addf(out, ", %s", views[i].name);
 }
 
 bool pipeline_has_stage(const char *name) {
   for (int i = 0; i < PASSES; i++)
     if (!strcmp(passes[i].name, name)) return true;
-  static const char *const others[] = {"job", "nests", "launch", "plan"};
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (!strcmp(others[i], name)) return true;
-  return false;
+  return !strcmp(name, "job") || view_named(name);
 }
 
 /* Calls `each` for every graph of the job, in the order in which they are printed. */
@@ -107,9 +117,8 @@ Plan *pipeline_run(Job *job, const char *dump, Text *dump_out) {
   die_context("plan");
   Plan *plan = plan_make(job);
   if (plan && job->target.cuda && !diag_errors()) plan->device = emit_needs(plan);
-  if (plan && dump && !strcmp(dump, "nests")) plan_dump_nests(dump_out, plan);
-  if (plan && dump && !strcmp(dump, "launch")) launch_print(dump_out, plan);
-  if (plan && dump && !strcmp(dump, "plan")) plan_print(dump_out, plan);
+  const struct PlanView *view = dump ? view_named(dump) : NULL;
+  if (plan && view) view->print(dump_out, plan);
   die_context("emit");
   return dump ? NULL : plan;
 }
@@ -146,16 +155,12 @@ bool pipeline_run_ir(Arena *a, uint32_t source, const char *stage, Text *out) {
     return true;
   }
   if (pass && !run_pass(job, pass)) return false;
-  bool planned = !strcmp(stage, "nests") || !strcmp(stage, "launch") || !strcmp(stage, "plan");
-  Plan *plan = planned ? plan_make(job) : NULL;
-  if (planned && !plan) return false;
-  if (!planned)
-    dump_graphs(job, out);
-  else if (!strcmp(stage, "nests"))
-    plan_dump_nests(out, plan);
-  else if (!strcmp(stage, "launch"))
-    launch_print(out, plan);
+  const struct PlanView *view = view_named(stage);
+  Plan *plan = view ? plan_make(job) : NULL;
+  if (view && !plan) return false;
+  if (view)
+    view->print(out, plan);
   else
-    plan_print(out, plan);
+    dump_graphs(job, out);
   return true;
 }

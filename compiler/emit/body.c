@@ -17,13 +17,13 @@ static const char *own_name(Body *b, const char *wanted) {
     names_init(&b->taken, b->e->arena, NULL);
     for (size_t i = 0; i < sizeof used / sizeof *used; i++) names_add(&b->taken, used[i]);
   }
-  const char *c = wanted && *wanted ? wanted : "x";
+  if (!wanted || !*wanted) wanted = "x";
+  const char *c = wanted;
   while (isalpha((unsigned char)*c)) c++;
   bool numbered = isdigit((unsigned char)*c);
   while (isdigit((unsigned char)*c)) c++;
-  return names_add(&b->taken, numbered && !*c     ? arena_printf(b->e->arena, "%s_", wanted)
-                              : wanted && *wanted ? wanted
-                                                  : "x");
+  if (numbered && !*c) wanted = arena_printf(b->e->arena, "%s_", wanted);
+  return names_add(&b->taken, wanted);
 }
 
 /* "adam_beta1" of train.adam_beta1. */

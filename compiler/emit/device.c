@@ -41,10 +41,7 @@ static void write_scratch(const Emit *e, Text *out) {
 }
 
 bool device_tf32(const Emit *e) {
-  const Job *job = e->plan->job;
-  for (uint32_t i = 0; i < job->settings.len; i++)
-    if (!strcmp(job->settings.at[i].key, "tf32")) return !strcmp(job->settings.at[i].value, "true");
-  return false;
+  return job_setting_is(e->plan->job, "tf32", "true");
 }
 
 void device_write_products(const Emit *e, Text *out) {

@@ -87,16 +87,11 @@ static bool is_open(const Device *d, const Pass *pass) {
          launch_turns(d->b.n, d->piece->team, pass) > 0;
 }
 
-/* An index that data name may need statements of the innermost level. */
-static bool has_temp(const Nest *n, NestIndex ix) {
-  const Ix *x = &n->ix.at[ix];
-  return ix && (x->kind == IX_temp || has_temp(n, x->left) || has_temp(n, x->right));
-}
-
+/* Which rows data name is not known: that may need statements of the innermost level. */
 static bool uses_rows(const Nest *n, NestIndex ix, const Pass *pass) {
   for (uint32_t i = 0; i < pass->rows; i++)
     if (nest_ix_uses_loop(n, ix, pass->path.loop[i])) return true;
-  return pass->rows == 0 || has_temp(n, ix);
+  return pass->rows == 0 || nest_ix_reads_data(n, ix);
 }
 
 static bool is_load(const Device *d, NestTemp t, const Pass *pass) {
@@ -104,7 +99,7 @@ static bool is_load(const Device *d, NestTemp t, const Pass *pass) {
   if (x->kind != INST_load || x->guard || !d->b.uses[t]) return false;
   uint32_t last = pass->path.loop[pass->rows + pass->spread - 1];
   return nest_ix_uses_loop(d->b.n, x->ix, last) && uses_rows(d->b.n, x->ix, pass) &&
-         (pass->vector == 1 ? !has_temp(d->b.n, x->ix) : vector_loads(d, x, pass));
+         (pass->vector == 1 ? !nest_ix_reads_data(d->b.n, x->ix) : vector_loads(d, x, pass));
 }
 
 static bool is_store(const Device *d, uint32_t root, const Pass *pass) {

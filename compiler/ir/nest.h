@@ -123,6 +123,7 @@ NestTemp nest_row(Nest *n, Val v);
 /* INST_load of one element of v (a value in memory). */
 NestTemp nest_load(Nest *n, Val v, NestIndex flat);
 bool nest_ix_uses_loop(const Nest *n, NestIndex ix, uint32_t loop);
+bool nest_ix_reads_data(const Nest *n, NestIndex ix); /* has it a part that is a value? */
 bool nest_ix_is_const(const Nest *n, NestIndex ix, int64_t *out);
 /* Bounds that hold for every batch >= 1; false where they are not known. */
 bool nest_ix_range(const Nest *n, NestIndex ix, Dim *low, Dim *high);

@@ -404,6 +404,13 @@ bool nest_ix_uses_loop(const Nest *n, NestIndex ix, uint32_t loop) {
   return false;
 }
 
+bool nest_ix_reads_data(const Nest *n, NestIndex ix) {
+  const Ix *x = &n->ix.at[ix];
+  if (x->kind == IX_temp) return true;
+  if (x->kind == IX_const || x->kind == IX_loop) return false;
+  return nest_ix_reads_data(n, x->left) || (x->kind == IX_add && nest_ix_reads_data(n, x->right));
+}
+
 static void print_dim(Text *out, Dim d) {
   if (dim_known(d))
     text_addf(out, "%lld", (long long)d.fixed);

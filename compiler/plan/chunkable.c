@@ -52,16 +52,9 @@ static bool shifts_by(const Walk *w, NestIndex ix, int64_t by) {
   return shift_of(w, ix, &is) && is == by;
 }
 
-static bool has_temp(const Nest *n, NestIndex ix) {
-  const Ix *x = &n->ix.at[ix];
-  if (x->kind == IX_temp) return true;
-  bool inner = x->kind != IX_const && x->kind != IX_loop;
-  return (inner && has_temp(n, x->left)) || (x->kind == IX_add && has_temp(n, x->right));
-}
-
 /* An index that data have a part in may leave the sample. */
 static bool stays(const Walk *w, NestIndex ix, int64_t size) {
-  if (!has_temp(w->n, ix)) return true;
+  if (!nest_ix_reads_data(w->n, ix)) return true;
   NestIndex sample = nest_ix_div(w->n, nest_ix_loop(w->n, w->loop), dim_of(w->step));
   return nest_ix_div(w->n, ix, dim_of(size)) == sample;
 }

@@ -9,7 +9,7 @@
 
 int64_t plan_chunk_wanted(const Job *job) {
   const char *text = job_setting(job, "loss_chunk");
-  return text && strcmp(text, "none") ? strtoll(text, NULL, 10) : CHUNK_by_size;
+  return strcmp(text, "none") ? strtoll(text, NULL, 10) : CHUNK_by_size;
 }
 
 enum { GPU_ROWS = 2048 }; /* teams of threads that keep a GPU busy */

@@ -85,6 +85,7 @@ Emitted *emitted_new(Arena *a, const Target *target) {
 static Plan *make_plan(Arena *a, Graph *g, int64_t *leaf_elements) {
   Plan *plan = ARENA_NEW(a, Plan);
   Job *job = plan->job = ARENA_NEW(a, Job);
+  vec_push(a, &job->settings, ((JobSetting){.key = "tf32", .value = "false"}));
   job->arena = a;
   job->path = "graphs.ddp";
   vec_push(a, &job->target.archs, "sm_80");
