@@ -3,6 +3,7 @@
 #include "die.h"
 #include "op.h"
 #include "scalar.h"
+#include "ddp/job.h"
 
 static const Program *optimizer_of(const Body *b) {
   const Plan *plan = b->e->plan;
@@ -71,8 +72,9 @@ const char *body_in_memory(Body *b, const Value *v) {
     if (loop == NO_LOOP)
       return arena_printf(a, "%s->rate[%s].%s", rates, body_operand(b, OPERAND_group, 0, false),
                           name);
-    return arena_printf(a, "%s->rate[%s[%s / 16]].%s", rates,
-                        body_operand(b, OPERAND_groups, 0, false), b->loop_name[loop], name);
+    return arena_printf(a, "%s->rate[%s[%s / %d]].%s", rates,
+                        body_operand(b, OPERAND_groups, 0, false), b->loop_name[loop],
+                        DDP_GROUP_ELEMENTS, name);
   }
   OperandKind where = optimizer_of(b) ? OPERAND_rates : OPERAND_scalars;
   return arena_printf(a, "%s->%s", body_operand(b, where, 0, false), name);

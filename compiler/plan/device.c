@@ -8,11 +8,8 @@
 #include <string.h>
 
 enum {
-  GPU_ALIGN = 256,      /* of what cudaMalloc gives, and of the parts of a batch */
-  HOST_ALIGN = 64,      /* as memory is counted */
-  WORKSPACE = 32 << 20, /* GEMM_WORKSPACE of runtime/cuda/gemm_library.h */
-  GROUP_ELEMENTS = 16,  /* DdpSegment.groups */
-  BATCHES = 2,          /* RUN_BATCHES of runtime/train/run.h */
+  GPU_ALIGN = 256, /* of what cudaMalloc gives, and of the parts of a batch */
+  HOST_ALIGN = 64, /* as memory is counted */
 };
 static const int64_t allowance = (int64_t)1 << 30;
 
@@ -71,16 +68,16 @@ PlanGpu plan_gpu(const Plan *plan) {
   g.block = gpu(plan_block_bytes(plan));
   g.kept = plan_kept_bytes(plan) ? gpu(plan_kept_bytes(plan)) : 0;
   g.average = plan_average_bytes(plan) ? gpu(plan_average_bytes(plan)) : 0;
-  g.batches = BATCHES * gpu(batch_bytes(plan));
+  g.batches = DDP_BATCHES * gpu(batch_bytes(plan));
   g.optimizer = gpu(rates_bytes(plan)) + gpu(norms_bytes(plan)) +
-                gpu((param_elements(plan) / GROUP_ELEMENTS + 1) * (int64_t)sizeof(uint16_t));
+                gpu((param_elements(plan) / DDP_GROUP_ELEMENTS + 1) * (int64_t)sizeof(uint16_t));
   g.sums = gpu(sums_bytes(plan)) + gpu((plan->job->train_counts + 1) * (int64_t)sizeof(double));
   g.scratch = gpu(plan->device.scratch);
-  g.workspace = plan->device.products ? gpu(WORKSPACE) : 0;
+  g.workspace = plan->device.products ? gpu(DDP_PRODUCT_WORKSPACE) : 0;
   g.all = g.arenas + g.block + g.kept + g.average + g.batches + g.optimizer + g.sums + g.scratch +
           g.workspace;
-  g.pinned = BATCHES * host(batch_bytes(plan)) + host(norms_bytes(plan)) + host(rates_bytes(plan)) +
-             host((int64_t)sizeof(DdpRates)) + host(sums_bytes(plan));
+  g.pinned = DDP_BATCHES * host(batch_bytes(plan)) + host(norms_bytes(plan)) +
+             host(rates_bytes(plan)) + host((int64_t)sizeof(DdpRates)) + host(sums_bytes(plan));
   g.beside = allowance;
   return g;
 }

@@ -40,7 +40,8 @@ void ddp_memory_free(DdpMemoryKind kind, void *p, size_t bytes) {
 }
 
 void ddp_memory_count(DdpMemoryKind kind, int64_t bytes) {
-  atomic_fetch_add(&used[kind], (int64_t)rounded((size_t)bytes));
+  const int64_t size = (int64_t)rounded((size_t)(bytes < 0 ? -bytes : bytes));
+  atomic_fetch_add(&used[kind], bytes < 0 ? -size : size);
 }
 
 int64_t ddp_memory_used(DdpMemoryKind kind) {

@@ -22,7 +22,7 @@ typedef enum DdpMemoryKind {
 /* `bytes` may be 0: *out is then a valid pointer to nothing. The error names purpose and size. */
 DdpError *ddp_memory_alloc(DdpMemoryKind kind, size_t bytes, void **out);
 void ddp_memory_free(DdpMemoryKind kind, void *p, size_t bytes);
-/* Memory that somebody else allocated for this purpose. */
+/* Memory that somebody else allocated for this purpose; below 0: gave back. Rounded up as that of ddp_memory_alloc. */
 void ddp_memory_count(DdpMemoryKind kind, int64_t bytes);
 int64_t ddp_memory_used(DdpMemoryKind kind);
 const char *ddp_memory_name(DdpMemoryKind kind);

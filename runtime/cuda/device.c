@@ -186,7 +186,7 @@ static void cuda_host_free(DdpMemoryKind kind, void *p, size_t bytes) {
   (void)kind;
   if (!p) return;
   (void)cudaFreeHost(p);
-  ddp_memory_count(DDP_MEMORY_pinned, -(int64_t)((bytes + 63) / 64 * 64));
+  ddp_memory_count(DDP_MEMORY_pinned, -(int64_t)bytes);
 }
 
 static DdpError *transfer(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

@@ -115,7 +115,7 @@ static DdpError *layouts(const GemmContext *c, DdpGemmChoice *choice) {
 /* ---------- the algorithm ---------- */
 static DdpError *prefer(const GemmContext *c, const DdpGemmChoice *choice,
                         cublasLtMatmulPreference_t preference) {
-  const size_t workspace = GEMM_WORKSPACE;
+  const size_t workspace = DDP_PRODUCT_WORKSPACE;
   const struct {
     cublasLtMatmulPreferenceAttributes_t what;
     const void *value;

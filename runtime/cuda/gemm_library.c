@@ -40,7 +40,7 @@ DdpError *gemm_context(const GemmContext **out) {
   }
   if (!context.handle)
     DDP_TRY(gemm_status(&context, context.lt.cublasLtCreate(&context.handle), "open cuBLASLt"));
-  return ddp_device_cuda.alloc(DDP_MEMORY_block, GEMM_WORKSPACE, &context.workspace);
+  return ddp_device_cuda.alloc(DDP_MEMORY_block, DDP_PRODUCT_WORKSPACE, &context.workspace);
 }
 
 const GemmContext *gemm_opened(void) {
@@ -50,6 +50,6 @@ const GemmContext *gemm_opened(void) {
 void gemm_context_close(void) {
   if (context.handle) (void)context.lt.cublasLtDestroy(context.handle);
   context.handle = NULL;
-  ddp_device_cuda.free(DDP_MEMORY_block, context.workspace, GEMM_WORKSPACE);
+  ddp_device_cuda.free(DDP_MEMORY_block, context.workspace, DDP_PRODUCT_WORKSPACE);
   context.workspace = NULL;
 }

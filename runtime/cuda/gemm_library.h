@@ -1,6 +1,7 @@
 /* cuBLASLt, opened at the first product: its functions, one handle, one workspace. */
 #ifndef DDP_CUDA_GEMM_LIBRARY_H
 #define DDP_CUDA_GEMM_LIBRARY_H
+#include "ddp/job.h"
 #include "ddp/status.h"
 #include "library.h"
 #include <cublasLt.h>
@@ -26,10 +27,6 @@
 typedef struct GemmLibrary {
   CUBLASLT_FUNCTIONS(CUDA_POINTER)
 } GemmLibrary;
-
-/* As much as the fastest algorithms ask for. Which algorithm is chosen depends on it, and with that the
-   bits: one size for all GPUs. All products run on one stream, one after another. */
-enum { GEMM_WORKSPACE = 32 << 20 };
 
 typedef struct GemmContext {
   GemmLibrary lt;

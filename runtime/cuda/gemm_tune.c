@@ -133,7 +133,7 @@ static bool restore(const GemmContext *c, DdpGemmChoice *choice, const char *val
   if (sscanf(value, " %lf ms", &ms) != 1) return false;
   if (c->lt.cublasLtMatmulAlgoCheck(c->handle, choice->op, choice->b, choice->a, choice->y,
                                     choice->y, &algo, &result) != CUBLAS_STATUS_SUCCESS ||
-      result.workspaceSize > GEMM_WORKSPACE)
+      result.workspaceSize > DDP_PRODUCT_WORKSPACE)
     return false;
   choice->algo = algo;
   choice->workspace = result.workspaceSize;

@@ -96,7 +96,7 @@ DdpError *run_batch_open(DdpRun *r) {
       evaluates && job->eval_batch > job->train_batch ? job->eval_batch : job->train_batch;
   r->batch = r->batches;
   r->there.held = -1;
-  for (int k = 0; k < (r->device->apart ? RUN_BATCHES : 1); k++) {
+  for (int k = 0; k < (r->device->apart ? DDP_BATCHES : 1); k++) {
     RunBatch *b = &r->batches[k];
     b->fields = calloc((size_t)job->n_fields + 1, sizeof *b->fields);
     b->there.fields = calloc((size_t)job->n_fields + 1, sizeof *b->there.fields);
@@ -107,7 +107,7 @@ DdpError *run_batch_open(DdpRun *r) {
 }
 
 void run_batch_close(DdpRun *r) {
-  for (int k = 0; k < RUN_BATCHES; k++) {
+  for (int k = 0; k < DDP_BATCHES; k++) {
     RunBatch *b = &r->batches[k];
     if (r->device->apart)
       close_apart(r, b);

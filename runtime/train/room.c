@@ -123,7 +123,7 @@ static DdpError *check_device(const DdpRun *r, const Needs *n) {
 }
 
 DdpError *run_check_room(const DdpRun *r) {
-  Needs n = needs_of(r->job, !isnan(r->set->ema_decay), r->device->apart ? RUN_BATCHES : 1);
+  Needs n = needs_of(r->job, !isnan(r->set->ema_decay), r->device->apart ? DDP_BATCHES : 1);
   return r->device->apart ? check_device(r, &n) : check_host(r, &n);
 }
 

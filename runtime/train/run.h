@@ -51,7 +51,6 @@ typedef struct RunBatch {
   } there;
   char *host, *device; /* what holds them where a device has memory of its own */
 } RunBatch;
-enum { RUN_BATCHES = 2 }; /* one is filled while kernels read the other */
 
 /* Tensors next to each other in the arena that one step of the optimizer changes at once; or one tensor. */
 typedef struct RunRange {
@@ -115,7 +114,7 @@ typedef struct DdpRun {
   int64_t buffer_bytes, block_bytes;
   char *own_buffers;    /* [world][buffer_bytes] at saves, where ranks keep their own; else NULL */
   int64_t own_shape[2]; /* of own_buffers */
-  RunBatch batches[RUN_BATCHES], *batch; /* the one that is filled, or was last */
+  RunBatch batches[DDP_BATCHES], *batch; /* the one that is filled, or was last */
   int64_t largest_batch;                 /* samples */
   double *denominators;                  /* [n_counts] of the window */
   double loss;                           /* this rank's part of the window's */

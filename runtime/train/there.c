@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUP_ELEMENTS = 16 }; /* of the arena, that share a number in DdpSegment.groups */
-
 static DdpError *no_memory(void) {
   return ddp_error(DDP_MEMORY, "out of memory");
 }
@@ -88,7 +86,8 @@ static DdpError *ranges_open(DdpRun *r) {
     RunRange *last = t->n_ranges ? &t->ranges[t->n_ranges - 1] : NULL;
     bool whole = r->job->optimizers[x->optimizer].whole;
     int64_t n =
-        whole ? x->elements : (x->elements + GROUP_ELEMENTS - 1) / GROUP_ELEMENTS * GROUP_ELEMENTS;
+        whole ? x->elements
+              : (x->elements + DDP_GROUP_ELEMENTS - 1) / DDP_GROUP_ELEMENTS * DDP_GROUP_ELEMENTS;
     if (last && !begins_bucket(r, k) && follows(r, last, x))
       last->end += n;
     else
@@ -99,14 +98,14 @@ static DdpError *ranges_open(DdpRun *r) {
 
 static DdpError *groups_open(DdpRun *r) {
   RunThere *t = &r->there;
-  size_t n = (size_t)(r->param_count / GROUP_ELEMENTS) + 1;
+  size_t n = (size_t)(r->param_count / DDP_GROUP_ELEMENTS) + 1;
   uint16_t *groups = calloc(n, sizeof *groups);
   void *p = NULL;
   DdpError *error = groups ? NULL : no_memory();
   for (int32_t k = 0; k < r->job->n_ready && !error; k++) {
     const DdpTensor *x = ready(r, k);
-    for (int64_t e = x->offset; e < x->offset + x->elements; e += GROUP_ELEMENTS)
-      groups[e / GROUP_ELEMENTS] = (uint16_t)x->group;
+    for (int64_t e = x->offset; e < x->offset + x->elements; e += DDP_GROUP_ELEMENTS)
+      groups[e / DDP_GROUP_ELEMENTS] = (uint16_t)x->group;
   }
   if (!error) error = r->device->alloc(DDP_MEMORY_state, n * sizeof *groups, &p);
   t->groups = p;
@@ -152,7 +151,7 @@ static void step_range(DdpRun *r, const RunRange *range) {
                   .settings = r->set,
                   .stream = there->stream,
                   .rates = there->rates,
-                  .groups = there->groups + range->begin / GROUP_ELEMENTS,
+                  .groups = there->groups + range->begin / DDP_GROUP_ELEMENTS,
                   .group = t->group,
                   .scratch = there->scratch};
   for (int32_t i = 0; i < o->states; i++) s.state[i] = r->state[i] + t->state[i];
@@ -277,7 +276,7 @@ void run_there_close(DdpRun *r) {
   d->free(DDP_MEMORY_block, t->counts, (size_t)(job->n_counts + 1) * sizeof(double));
   d->free(DDP_MEMORY_grads, t->norms, most * sizeof *t->norms);
   d->free(DDP_MEMORY_state, t->groups,
-          ((size_t)(r->param_count / GROUP_ELEMENTS) + 1) * sizeof *t->groups);
+          ((size_t)(r->param_count / DDP_GROUP_ELEMENTS) + 1) * sizeof *t->groups);
   d->free(DDP_MEMORY_state, t->rates, rates_bytes(r));
   d->free(DDP_MEMORY_block, t->eval, (size_t)t->eval_n * sizeof *t->eval);
   run_pinned_free(r, t->norms_here, most * sizeof *t->norms_here);

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { DDP_JOB_ABI = 12, DDP_MAX_RANK = 8 };
+enum { DDP_JOB_ABI = 13, DDP_MAX_RANK = 8 };
 
 typedef enum DdpDType {
 #define DTYPE(name, ctype, bytes, category, st) DDP_##name,
@@ -114,9 +114,10 @@ typedef struct
   /* on devices, where lr, weight_decay and step stand in device memory */
   void *stream;
   const DdpRates *rates;
-  const uint16_t *groups; /* of the elements of p, one for each 16 of them: number in rates->rate */
-  int32_t group;          /* of p, where it is one tensor */
-  void *scratch;          /* DdpTarget.scratch bytes */
+  const uint16_t
+      *groups;   /* of the elements of p, one for each DDP_GROUP_ELEMENTS: number in rates->rate */
+  int32_t group; /* of p, where it is one tensor */
+  void *scratch; /* DdpTarget.scratch bytes */
 } DdpSegment;
 typedef struct DdpOptimizer {
   const char *name;
@@ -248,14 +249,20 @@ void ddp_trace_kernel(struct DdpTrace *trace, int32_t kernel);
   } while (0)
 
 /* ---------- a job for a device ---------- */
+/* Sizes that the runtime allocates by, `ddpc plan` counts and kernels index with. */
+enum {
+  DDP_BATCHES = 2,         /* on devices: one is filled while kernels read the other */
+  DDP_GROUP_ELEMENTS = 16, /* of an arena, that share a number in DdpSegment.groups */
+  /* Of the library of products, as much as the fastest algorithms ask for. Which one is chosen depends on it, and with
+     that the bits: one size for all GPUs. All products run on one stream, one after another. */
+  DDP_PRODUCT_WORKSPACE = 32 << 20,
+};
+
 struct DdpDevice;
 struct DdpBackend;
 typedef struct DdpRange { /* of an arena, in elements */
   int64_t begin, end;
 } DdpRange;
-/* Kernels that the runtime needs beside the job's own: compiled with the job, for the same devices
-   (runtime/kernels/cuda/arena.h). All enqueue on `stream` and return. Pointers are device memory, but for
-   `ranges`, which the host reads before the call returns. */
 typedef struct DdpSettle { /* whether and how the optimizer steps, found out on the device */
   DdpRates *rates;
   const double
@@ -267,6 +274,9 @@ typedef struct DdpSettle { /* whether and how the optimizer steps, found out on 
       *loss; /* this and the next one are looked at, where they are not NULL, beside the norm */
   const float *told; /* the element of the gradients that DdpArenaKernels.tell has marked */
 } DdpSettle;
+/* Kernels that the runtime needs beside the job's own: compiled with the job, for the same devices
+   (runtime/kernels/cuda/arena.h). All enqueue on `stream` and return. Pointers are device memory, but for
+   `ranges`, which the host reads before the call returns. */
 typedef struct DdpArenaKernels {
   /* sums[k] = sum of squares of x over range k: in double, in an order fixed by the range. scratch: as
      DdpStep.scratch, free again for what is enqueued next */

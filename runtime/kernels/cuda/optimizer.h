@@ -27,9 +27,9 @@ static inline DdpRangeStep ddp_range_step(const DdpSegment *s, double lr, double
   return r;
 }
 
-/* Of elements i .. i + 3: groups change at multiples of 16. */
+/* Of elements i .. i + 3: groups change at multiples of DDP_GROUP_ELEMENTS. */
 DDP_DEVICE DdpRate ddp_rate_of(const DdpRangeStep &s, int64_t i) {
-  DdpRate r = s.rates->rate[s.groups ? s.groups[i / 16] : s.group];
+  DdpRate r = s.rates->rate[s.groups ? s.groups[i / DDP_GROUP_ELEMENTS] : s.group];
   if (!isnan(s.lr)) r.lr = s.lr;
   if (!isnan(s.weight_decay)) r.weight_decay = s.weight_decay;
   return r;
