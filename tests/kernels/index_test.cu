@@ -39,15 +39,6 @@ static int64_t index_of(Kind kind, size_t i, int64_t rows) {
   }
 }
 
-/* Rounds x to the type of storage; returns it as the device has it. */
-template <class T> static std::vector<T> stored(std::vector<float> *x) {
-  std::vector<T> y(x->size());
-  for (size_t i = 0; i < y.size(); i++) {
-    test_store(&y[i], static_cast<double>((*x)[i]));
-    (*x)[i] = test_load(y[i]);
-  }
-  return y;
-}
 template <class T> static std::vector<float> loaded(const std::vector<T> &x) {
   std::vector<float> y;
   for (const T &e : x) y.push_back(test_load(e));
@@ -65,12 +56,12 @@ static void rows_add(void (*add)(void *, T *, const I *, const G *, int64_t, int
     index[i] = static_cast<I>(wide[i] = index_of(kind, i, rows));
   std::vector<float> g = exact(static_cast<size_t>(count * width), 1);
   std::vector<float> want = exact(static_cast<size_t>(rows * width), 2);
-  T *const y = to_device(stored<T>(&want));
-  G *const dg = to_device(stored<G>(&g));
+  T *const y = to_device(test_stored<T>(&want));
+  G *const dg = to_device(test_stored<G>(&g));
   char *const scratch = device_array<char>(static_cast<size_t>(ddp_rows_add_scratch(count, width)));
   add(stream(), y, to_device(index), dg, count, width, rows, accumulate, scratch);
   oracle_rows_add(want.data(), wide.data(), g.data(), count, width, rows, accumulate);
-  stored<T>(&want);
+  test_stored<T>(&want);
   EXPECT_SAME(loaded(result(y, want.size())), want,
               "rows_add of %lld rows of %lld to %lld, kind %d, storage of %zu and %zu bytes",
               static_cast<long long>(count), static_cast<long long>(width),
@@ -135,14 +126,14 @@ static void scatter_add(void (*add)(void *, T *, const T *, const I *, const G *
   std::vector<float> src = exact(index.size(), 4);
   std::vector<float> x = exact(static_cast<size_t>(outer * size * inner), 5);
   std::vector<float> want = exact(x.size(), 6);
-  T *const y = to_device(stored<T>(&want)), *const dx = to_device(stored<T>(&x));
-  G *const ds = to_device(stored<G>(&src));
+  T *const y = to_device(test_stored<T>(&want)), *const dx = to_device(test_stored<T>(&x));
+  G *const ds = to_device(test_stored<G>(&src));
   char *const scratch =
       device_array<char>(static_cast<size_t>(ddp_scatter_add_scratch(outer, count, inner)));
   add(stream(), y, dx, to_device(index), ds, outer, size, count, inner, accumulate, scratch);
   oracle_scatter_add(want.data(), x.data(), wide.data(), src.data(), outer, size, count, inner,
                      accumulate);
-  stored<T>(&want);
+  test_stored<T>(&want);
   EXPECT_SAME(loaded(result(y, want.size())), want,
               "scatter_add of [%lld, %lld, %lld], storage of %zu and %zu bytes",
               static_cast<long long>(outer), static_cast<long long>(count),

@@ -75,11 +75,11 @@ template <class T> struct OnDevice {
 };
 
 /* Rounds x to the type of storage, so that a test begins with what the device has. */
-template <class T> static std::vector<T> test_stored(Numbers *x) {
+template <class T, class X> static std::vector<T> test_stored(std::vector<X> *x) {
   std::vector<T> y(x->size());
   for (size_t i = 0; i < y.size(); i++) {
-    test_store(&y[i], (*x)[i]);
-    (*x)[i] = static_cast<double>(test_load(y[i]));
+    test_store(&y[i], static_cast<double>((*x)[i]));
+    (*x)[i] = static_cast<X>(test_load(y[i]));
   }
   return y;
 }

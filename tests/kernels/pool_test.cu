@@ -26,19 +26,11 @@ static const Case cases[] = {
     {"global", {2, {6, 6}, {1, 1}, {6, 6}, {6, 6}, {0, 0}, {1, 1}, false, 2}, 3, 20},
 };
 
-template <class T> static std::vector<T> stored(std::vector<float> *x) {
-  std::vector<T> y(x->size());
-  for (size_t i = 0; i < y.size(); i++) {
-    test_store(&y[i], static_cast<double>((*x)[i]));
-    (*x)[i] = test_load(y[i]);
-  }
-  return y;
-}
 /* What the device has at y, against `want` as the type of storage holds it. */
 template <class T> static void compare(const T *y, std::vector<float> want, const char *what) {
   std::vector<float> got;
   for (const T &e : result(y, want.size())) got.push_back(test_load(e));
-  stored<T>(&want);
+  test_stored<T>(&want);
   EXPECT_SAME(got, want, "%s, storage of %zu bytes", what, sizeof(T));
 }
 
@@ -49,16 +41,16 @@ template <class T> static void run(const Case &c, bool max, bool accumulate) {
   std::vector<float> x = noises(from, 1), g = noises(to, 2), want = noises(to, 3);
   for (size_t i = 0; i < from; i += 3) x[i] = std::floor(x[i] * 2); /* equal neighbours */
   if (from > 30) x[29] = NAN, x[11] = -INFINITY;
-  T *const dx = to_device(stored<T>(&x)), *const dg = to_device(stored<T>(&g));
+  T *const dx = to_device(test_stored<T>(&x)), *const dg = to_device(test_stored<T>(&g));
   auto *const pool = max ? ddp_pool_max<T> : ddp_pool_sum<T>;
-  T *const y = to_device(stored<T>(&want));
+  T *const y = to_device(test_stored<T>(&want));
   char what[96];
   snprintf(what, sizeof what, "%s, max %d, accumulate %d", c.name, max, accumulate);
   pool(stream(), &c.pool, c.outer, c.inner, dx, nullptr, y, accumulate);
   oracle_pool(max, &c.pool, c.outer, c.inner, x.data(), nullptr, want.data(), accumulate);
   compare(y, want, what);
   want = noises(from, 4);
-  T *const d = to_device(stored<T>(&want));
+  T *const d = to_device(test_stored<T>(&want));
   pool(stream(), &c.pool, c.outer, c.inner, max ? dx : nullptr, dg, d, accumulate);
   oracle_pool(max, &c.pool, c.outer, c.inner, max ? x.data() : nullptr, g.data(), want.data(),
               accumulate);

@@ -27,20 +27,20 @@ static Graph *run_recompute(Graph *g) {
 static Graph *run_layout(Graph *g) {
   return pass_layout(g, &job);
 }
-static Graph *run_layout_gpu(Graph *g) {
+static Graph *for_gpu(Graph *(*pass)(Graph *g, const Job *job), Graph *g) {
   job.target.cuda = true;
-  g = pass_layout(g, &job);
+  g = pass(g, &job);
   job.target.cuda = false;
   return g;
+}
+static Graph *run_layout_gpu(Graph *g) {
+  return for_gpu(pass_layout, g);
 }
 static Graph *run_widen(Graph *g) {
   return pass_widen(g, &job);
 }
 static Graph *run_widen_gpu(Graph *g) {
-  job.target.cuda = true;
-  g = pass_widen(g, &job);
-  job.target.cuda = false;
-  return g;
+  return for_gpu(pass_widen, g);
 }
 static const struct {
   const char *name;

@@ -57,8 +57,12 @@ class Bench:
         shutil.rmtree(out, ignore_errors=True)
         said = self.call([*before, self.need(name), "--output_dir", out, "--max_steps", str(updates), *FLAGS,
                           *PROGRAMS[name].run, *flags], env)
-        with open(os.path.join(out, "log.jsonl")) as f:
-            return out, [json.loads(line) for line in f], said
+        return out, read_log(out), said
+
+
+def read_log(folder):
+    with open(os.path.join(folder, "log.jsonl")) as f:
+        return [json.loads(line) for line in f]
 
 
 def losses_of(log):

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+from checks import losses_of, read_log
 from programs import FLAGS, PROGRAMS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -137,16 +138,11 @@ def add_examples(p):
                     ignore=shutil.ignore_patterns("cifar-10-batches-bin", "runs", "__pycache__"))
 
 
-def losses_of(folder):
-    with open(os.path.join(folder, "log.jsonl")) as f:
-        return [r["loss"] for r in map(json.loads, f) if "loss" in r]
-
-
 def losses_of_cpu(p, job, flags, program):
     binary, out = p.path("cpu"), p.path("cpu-run")
     call([p.ddpc, job, "-o", binary, *flags])
     call([binary, "--output_dir", out, "--max_steps", str(program.updates), *FLAGS, *program.run])
-    losses = losses_of(out)
+    losses = losses_of(read_log(out))
     os.unlink(binary)
     shutil.rmtree(out)
     if len(losses) != program.updates:

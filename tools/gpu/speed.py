@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from checks import NotHere, Wrong
+from checks import NotHere, Wrong, read_log
 from programs import PROGRAMS
 
 ROUNDS = 3
@@ -100,8 +100,7 @@ def ours(b, name, k):
     with Memory() as memory:
         b.call([b.need(name), "--output_dir", out, "--max_steps", str(JOBS[name][1]), "--logging_steps", "1000000",
                 "--eval_strategy", "no", "--save_strategy", "no", "--warmup_steps", "0", *PROGRAMS[name].run])
-    with open(os.path.join(out, "log.jsonl")) as f:
-        last = [r for r in map(json.loads, f) if "step_ms_median" in r]
+    last = [r for r in read_log(out) if "step_ms_median" in r]
     if not last:
         raise Wrong(f"{name}: no time in the log")
     return last[-1]["step_ms_median"], memory.most
