@@ -3,6 +3,7 @@
    call, since the record matters most when the process is broken. */
 #include "flight.h"
 #include "clock.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 static const double lock_wait = 0.1; /* the holder may be the thread that crashed */
+#define RECORD "flight-%d.json"      /* of a rank */
+static const char under_way[] = ".tmp";
 
 struct DdpFlight {
   int rank, world;
@@ -58,8 +61,9 @@ DdpError *ddp_flight_open(DdpFlight **out, const char *folder, int rank, int wor
   atomic_init(&f->last, 0);
   if (folder) {
     f->folder = strdup(folder);
-    if (asprintf(&f->path, "%s/flight-%d.json", folder, rank) < 0) f->path = NULL;
-    if (asprintf(&f->temporary, "%s/flight-%d.json.tmp", folder, rank) < 0) f->temporary = NULL;
+    if (asprintf(&f->path, "%s/" RECORD, folder, rank) < 0) f->path = NULL;
+    if (asprintf(&f->temporary, "%s/" RECORD "%s", folder, rank, under_way) < 0)
+      f->temporary = NULL;
     if (!f->folder || !f->path || !f->temporary) {
       ddp_flight_close(f);
       return ddp_error(DDP_MEMORY, "no memory for the flight record");
@@ -75,6 +79,16 @@ void ddp_flight_close(DdpFlight *f) {
   free(f->path);
   free(f->temporary);
   free(f);
+}
+
+void ddp_flight_sweep(const char *folder) {
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    int rank = 0, length = 0;
+    if (sscanf(e->d_name, RECORD "%n", &rank, &length) != 1 || length == 0) continue;
+    if (strcmp(e->d_name + length, under_way) == 0) unlinkat(dirfd(d), e->d_name, 0);
+  }
+  if (d) closedir(d);
 }
 
 const char *ddp_flight_path(const DdpFlight *f) {

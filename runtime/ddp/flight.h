@@ -81,6 +81,8 @@ typedef struct DdpFlightCause {
 /* Writes the file whole or not at all; once, later calls do nothing. Safe in a signal handler and
    from any thread. false: it could not be written (errno). */
 bool ddp_flight_write(DdpFlight *f, const DdpFlightCause *why);
+/* Removes what ranks of earlier runs left that were killed while they wrote. */
+void ddp_flight_sweep(const char *folder);
 /* Path of the record, NULL without a folder. */
 const char *ddp_flight_path(const DdpFlight *f);
 #endif

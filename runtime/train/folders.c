@@ -2,6 +2,7 @@
    folder that appears under its name with all its files, or not at all; nothing left of runs
    that were killed. */
 #include "file.h"
+#include "flight.h"
 #include "manifest.h"
 #include <dirent.h>
 #include <errno.h>
@@ -186,6 +187,7 @@ DdpError *ddp_checkpoint_sweep(const char *output) {
     free(path);
   }
   if (folder) closedir(folder);
+  ddp_flight_sweep(output);
   return error;
 }
 

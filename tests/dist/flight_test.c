@@ -181,6 +181,33 @@ static void test_stopped(void **state) {
   run_free(&r);
 }
 
+static bool there(const char *where, const char *name) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", where, name);
+  return access(path, F_OK) == 0;
+}
+
+/* Of ranks that were killed while they wrote nothing stays; whole records and other people's files do. */
+static void test_sweep(void **state) {
+  (void)state;
+  static const char *const left[] = {"flight-0.json.tmp", "flight-17.json.tmp"};
+  static const char *const kept[] = {"flight-0.json", "flight-3.json", "flight-3.json.tmp2",
+                                     "flight-x.json.tmp", "model.tmp"};
+  char where[64], path[256];
+  snprintf(where, sizeof where, "%s/sweep", folder);
+  ddp_flight_sweep(where); /* no folder: nothing to do */
+  assert_int_equal(mkdir(where, 0777), 0);
+  for (size_t i = 0; i < 7; i++) {
+    snprintf(path, sizeof path, "%s/%s", where, i < 2 ? left[i] : kept[i - 2]);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fclose(f);
+  }
+  ddp_flight_sweep(where);
+  for (size_t i = 0; i < 2; i++) assert_false(there(where, left[i]));
+  for (size_t i = 0; i < 5; i++) assert_true(there(where, kept[i]));
+}
+
 static int open_folder(void **state) {
   (void)state;
   return mkdtemp(folder) ? 0 : -1;
@@ -196,7 +223,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sink),    cmocka_unit_test(test_file),
       cmocka_unit_test(test_refused), cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_stopped),
+      cmocka_unit_test(test_stopped), cmocka_unit_test(test_sweep),
   };
   return cmocka_run_group_tests(tests, open_folder, remove_folder);
 }

@@ -21,6 +21,9 @@ def fault(rank, sig, flags, limit, backend=()):
         binary = f.compile(JOB, "digits")
         alone = apart()  # other programs of this machine have names in /dev/shm that come and go
         out = f.file("out")
+        os.mkdir(out)
+        for k in rank, RANKS:  # of an earlier run: two ranks that were killed while they wrote
+            open(os.path.join(out, f"flight-{k}.json.tmp"), "w").close()
         with Started(f, [binary, "--nproc-per-node", str(RANKS), "--output_dir", out, *ENDLESS, *flags, *backend]) as s:
             wait_for(lambda: reached(out, 5), 30, "update 5")
             os.kill(children(s.p.pid)[rank], sig)
