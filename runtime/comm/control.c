@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,9 +22,9 @@
 #include <linux/sockios.h>
 
 static const double beat_every = 0.25, send_wait = 1.0;
-/* Seconds: a rank that others wait for is missed a moment before it is lost here; a silence that is
-   told; heard of again. */
-static const double silence_slack = 0.25, silence_told = 10, heard_again = 1.0;
+/* Seconds: a rank that others wait for is missed a moment before it is lost here (its last beat was up
+   to beat_every before it went); a silence that is told; heard of again. */
+static const double silence_slack = 0.5, silence_told = 10, heard_again = 1.0;
 enum { BACKLOG = 32 << 10 }; /* unread bytes after which a rank gets no more positions */
 
 typedef struct Link {
@@ -130,6 +131,13 @@ static void on_failure(DdpControl *c, DdpError *e, int from) {
   if (first) c->hooks.failed(c->hooks.self);
 }
 
+/* One that this rank has come upon itself, while it was doing something. */
+static void on_missing(DdpControl *c, int rank, DdpClass klass, const char *text) {
+  char doing[160] = "";
+  c->hooks.doing(c->hooks.self, doing, sizeof doing);
+  on_failure(c, ddp_error_rank(klass, rank, "%s%s", doing, text), rank);
+}
+
 static void on_lost(DdpControl *c, Link *l, int reason) {
   pthread_mutex_lock(&c->send);
   close(l->fd);
@@ -138,11 +146,12 @@ static void on_lost(DdpControl *c, Link *l, int reason) {
   if (l->bye) return;
   const DdpPeer *p = &c->meeting.peers[l->rank];
   bool network = reason == ETIMEDOUT || reason == EHOSTUNREACH || reason == ENETUNREACH;
-  DdpError *e = ddp_error_rank(
-      DDP_PEER, l->rank, "lost rank %d (pid %d on %s): %s%s%s%s", l->rank, p->pid, p->host_name,
-      network ? "its host is gone, or the network to it is cut" : "its process is gone",
-      reason ? " (" : "", reason ? strerror(reason) : "", reason ? ")" : "");
-  on_failure(c, e, l->rank);
+  char text[512];
+  snprintf(text, sizeof text, "lost rank %d (pid %d on %s): %s%s%s%s", l->rank, p->pid,
+           p->host_name,
+           network ? "its host is gone, or the network to it is cut" : "its process is gone",
+           reason ? " (" : "", reason ? strerror(reason) : "", reason ? ")" : "");
+  on_missing(c, l->rank, DDP_PEER, text);
 }
 
 /* ---------- frames ---------- */
@@ -365,13 +374,11 @@ static void on_silence(DdpControl *c, Link *l, double silence) {
     return;
   }
   l->lost = true;
-  on_failure(
-      c,
-      ddp_error_rank(
-          DDP_TIMEOUT, l->rank,
-          "rank %d (pid %d on %s) has not been heard of for more than %g s (ddp_timeout): %s",
-          l->rank, p->pid, p->host_name, c->hooks.timeout, why),
-      l->rank);
+  char text[512];
+  snprintf(text, sizeof text,
+           "rank %d (pid %d on %s) has not been heard of for more than %g s (ddp_timeout): %s",
+           l->rank, p->pid, p->host_name, c->hooks.timeout, why);
+  on_missing(c, l->rank, DDP_TIMEOUT, text);
 }
 
 /* paused: seconds in which this thread could hear nothing. */

@@ -221,6 +221,15 @@ static void position(void *self, DdpPosition *out) {
   out->unreachable = own_unreachable(g);
 }
 
+static void doing(void *self, char *out, size_t size) {
+  DdpGroup *g = self;
+  DdpFlightEntry e;
+  bool waits = ddp_flight_pending(g->flight, &e);
+  int64_t update = waits ? e.update : atomic_load(&g->update);
+  int n = update >= 0 ? snprintf(out, size, "update %lld: ", (long long)update) : 0;
+  if (waits) snprintf(out + n, size - (size_t)n, "%s%s: ", ddp_flight_op_words(e.op), e.name);
+}
+
 static void failed(void *self) {
   DdpGroup *g = self;
   if (!atomic_load(&g->opened)) return;
@@ -246,6 +255,7 @@ static void tick(void *self, double since) {
 DdpControlHooks ddp_group_hooks(DdpGroup *g) {
   return (DdpControlHooks){.self = g,
                            .position = position,
+                           .doing = doing,
                            .failed = failed,
                            .tick = tick,
                            .timeout = g->timeout,

@@ -107,6 +107,11 @@ static void give(DdpFlight *f) {
   atomic_flag_clear_explicit(&f->lock, memory_order_release);
 }
 
+/* The first entry that the ring may still hold. */
+static uint64_t oldest(uint64_t last) {
+  return last > DDP_FLIGHT_KEPT ? last - DDP_FLIGHT_KEPT + 1 : 1;
+}
+
 static DdpFlightEntry *entry_of(DdpFlight *f, uint64_t sequence) {
   DdpFlightEntry *e = &f->ring[sequence % DDP_FLIGHT_KEPT];
   return sequence && e->sequence == sequence ? e : NULL;
@@ -165,6 +170,19 @@ void ddp_flight_complete(DdpFlight *f, uint64_t sequence) {
 
 uint64_t ddp_flight_last(const DdpFlight *f) {
   return atomic_load(&f->last);
+}
+
+bool ddp_flight_pending(DdpFlight *f, DdpFlightEntry *out) {
+  bool found = false;
+  take(f);
+  uint64_t last = ddp_flight_last(f);
+  for (uint64_t s = oldest(last); s <= last && !found; s++) {
+    const DdpFlightEntry *e = entry_of(f, s);
+    found = e && e->state != DDP_FLIGHT_completed;
+    if (found) *out = *e;
+  }
+  give(f);
+  return found;
 }
 
 void ddp_flight_sink(DdpFlight *f, DdpFlightSink *sink, void *self) {
@@ -298,10 +316,9 @@ static void put_entry(Out *o, const DdpFlightEntry *e, bool first) {
 
 static void put_entries(Out *o, DdpFlight *f) {
   uint64_t last = ddp_flight_last(f);
-  uint64_t first = last > DDP_FLIGHT_KEPT ? last - DDP_FLIGHT_KEPT + 1 : 1;
   bool none = true;
   put(o, ",\n \"collectives\": [");
-  for (uint64_t s = first; s <= last; s++) {
+  for (uint64_t s = oldest(last); s <= last; s++) {
     const DdpFlightEntry *e = entry_of(f, s);
     if (!e) continue;
     put_entry(o, e, none);

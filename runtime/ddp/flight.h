@@ -56,6 +56,8 @@ void ddp_flight_start(DdpFlight *f, uint64_t sequence);
 void ddp_flight_complete(DdpFlight *f, uint64_t sequence);
 /* The number of the last entry. */
 uint64_t ddp_flight_last(const DdpFlight *f);
+/* The oldest collective that is not complete; false: none. */
+bool ddp_flight_pending(DdpFlight *f, DdpFlightEntry *out);
 /* Called with each completed collective, from the thread that completed it. NULL: none. */
 typedef void DdpFlightSink(void *self, const DdpFlightEntry *e);
 void ddp_flight_sink(DdpFlight *f, DdpFlightSink *sink, void *self);

@@ -51,11 +51,16 @@ static void test_sink(void **state) {
   uint64_t b = ddp_flight_begin(f, DDP_FLIGHT_broadcast, "buffers", 12, 7);
   assert_int_equal(a, 1);
   assert_int_equal(b, 2);
+  DdpFlightEntry oldest;
+  assert_true(ddp_flight_pending(f, &oldest));
+  assert_string_equal(oldest.name, "bucket 3");
+  assert_int_equal(oldest.update, 7);
   ddp_flight_complete(f, b);
   ddp_flight_start(f, a);
   ddp_flight_complete(f, a);
   ddp_flight_complete(f, a);
   ddp_flight_complete(f, 99);
+  assert_false(ddp_flight_pending(f, &oldest));
   assert_int_equal(next - seen, 2);
   assert_string_equal(seen[0].name, "buffers");
   assert_int_equal(seen[0].bucket, -1);

@@ -2,6 +2,7 @@
 named, nothing is left behind."""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -45,7 +46,9 @@ def killed(backend=()):
     for rank in (0, 2, 3):
         _, _, code, text = fault(rank, signal.SIGKILL, [], 5, backend)
         expect(code != 0, f"exit code 0 after rank {rank} was killed")
-        expect(f"rank {rank}" in text, f"rank {rank} is not named:\n{text}")
+        losses = re.findall(rf"error: (.*)lost rank {rank} ", text)
+        expect(losses and all(re.fullmatch(r"update \d+: ([a-z-]+( of|:) .*: )?", x) for x in losses),
+               f"rank {rank} is not named with update and operation:\n{text}")
 
 
 def in_time(wait, least, seconds, most, rank, text):
