@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -131,11 +130,13 @@ static void on_failure(DdpControl *c, DdpError *e, int from) {
   if (first) c->hooks.failed(c->hooks.self);
 }
 
-/* One that this rank has come upon itself, while it was doing something. */
-static void on_missing(DdpControl *c, int rank, DdpClass klass, const char *text) {
+/* That a rank is missing, which this one has come upon itself while it was doing something. */
+static void on_missing(DdpControl *c, DdpError *e) {
   char doing[160] = "";
   c->hooks.doing(c->hooks.self, doing, sizeof doing);
-  on_failure(c, ddp_error_rank(klass, rank, "%s%s", doing, text), rank);
+  on_failure(c, ddp_error_rank(e->klass, e->rank, "%s%s%s", doing, *doing ? ": " : "", e->message),
+             e->rank);
+  ddp_error_free(e);
 }
 
 static void on_lost(DdpControl *c, Link *l, int reason) {
@@ -146,12 +147,11 @@ static void on_lost(DdpControl *c, Link *l, int reason) {
   if (l->bye) return;
   const DdpPeer *p = &c->meeting.peers[l->rank];
   bool network = reason == ETIMEDOUT || reason == EHOSTUNREACH || reason == ENETUNREACH;
-  char text[512];
-  snprintf(text, sizeof text, "lost rank %d (pid %d on %s): %s%s%s%s", l->rank, p->pid,
-           p->host_name,
-           network ? "its host is gone, or the network to it is cut" : "its process is gone",
-           reason ? " (" : "", reason ? strerror(reason) : "", reason ? ")" : "");
-  on_missing(c, l->rank, DDP_PEER, text);
+  DdpError *e = ddp_error_rank(
+      DDP_PEER, l->rank, "lost rank %d (pid %d on %s): %s%s%s%s", l->rank, p->pid, p->host_name,
+      network ? "its host is gone, or the network to it is cut" : "its process is gone",
+      reason ? " (" : "", reason ? strerror(reason) : "", reason ? ")" : "");
+  on_missing(c, e);
 }
 
 /* ---------- frames ---------- */
@@ -374,11 +374,11 @@ static void on_silence(DdpControl *c, Link *l, double silence) {
     return;
   }
   l->lost = true;
-  char text[512];
-  snprintf(text, sizeof text,
-           "rank %d (pid %d on %s) has not been heard of for more than %g s (ddp_timeout): %s",
-           l->rank, p->pid, p->host_name, c->hooks.timeout, why);
-  on_missing(c, l->rank, DDP_TIMEOUT, text);
+  on_missing(
+      c, ddp_error_rank(
+             DDP_TIMEOUT, l->rank,
+             "rank %d (pid %d on %s) has not been heard of for more than %g s (ddp_timeout): %s",
+             l->rank, p->pid, p->host_name, c->hooks.timeout, why));
 }
 
 /* paused: seconds in which this thread could hear nothing. */

@@ -21,7 +21,7 @@ typedef struct DdpControlHooks {
   void *self;
   /* This rank's own position, asked a few times a second. */
   void (*position)(void *self, DdpPosition *out);
-  /* What it is in the middle of, the beginning of an error: "update 12: all-reduce of bucket 0: ". */
+  /* What it is in the middle of, for an error: "update 12: all-reduce of bucket 0", "": nothing. */
   void (*doing)(void *self, char *out, size_t size);
   /* Once, at the job's first error (of any rank); must not block. */
   void (*failed)(void *self);

@@ -116,28 +116,31 @@ static void list_absent(DdpGroup *g, int blamed, char *out, size_t size) {
   }
 }
 
+/* "update 12: all-reduce of bucket 0"; update below 0: before the first; op and name "": in none. */
+static void put_doing(char *out, size_t size, int64_t update, const char *op, const char *name) {
+  int n = update >= 0 ? snprintf(out, size, "update %lld", (long long)update) : 0;
+  snprintf(out + n, size - (size_t)n, "%s%s%s", n && (*op || *name) ? ": " : "", op, name);
+}
+
 static DdpError *timed_out(DdpGroup *g, Missing missing, const DdpError *e) {
-  char where[64] = "", what[256] = "", others[160];
+  char doing[256], what[256] = "", others[160];
   int rank = missing.rank;
-  int64_t update = atomic_load(&g->update);
-  if (update >= 0) snprintf(where, sizeof where, "update %lld: ", (long long)update);
-  const char *operation = ddp_flight_op_words(g->op);
+  put_doing(doing, sizeof doing, atomic_load(&g->update), ddp_flight_op_words(g->op), e->message);
   if (rank < 0)
-    return ddp_error(DDP_TIMEOUT, "%s%s%s did not finish within %g s (ddp_timeout)", where,
-                     operation, e->message, g->timeout);
+    return ddp_error(DDP_TIMEOUT, "%s did not finish within %g s (ddp_timeout)", doing, g->timeout);
   const DdpPeer *peers = ddp_control_peers(g->control);
   if (missing.from >= 0)
     return ddp_error_rank(
         DDP_TIMEOUT, rank,
-        "%s%s%s did not finish within %g s (ddp_timeout): nothing gets through between "
+        "%s did not finish within %g s (ddp_timeout): nothing gets through between "
         "rank %d on %s and rank %d on %s, though both are alive: the network between them is cut",
-        where, operation, e->message, g->timeout, missing.from, peers[missing.from].host_name, rank,
+        doing, g->timeout, missing.from, peers[missing.from].host_name, rank,
         peers[rank].host_name);
   describe(g, rank, what, sizeof what);
   list_absent(g, rank, others, sizeof others);
   return ddp_error_rank(DDP_TIMEOUT, rank,
-                        "%s%s%s: rank %d did not arrive within %g s (ddp_timeout); %s%s", where,
-                        operation, e->message, rank, g->timeout, what, others);
+                        "%s: rank %d did not arrive within %g s (ddp_timeout); %s%s", doing, rank,
+                        g->timeout, what, others);
 }
 
 DdpError *ddp_group_fail(DdpGroup *g, DdpLevelName level, DdpError *e) {
@@ -224,10 +227,10 @@ static void position(void *self, DdpPosition *out) {
 static void doing(void *self, char *out, size_t size) {
   DdpGroup *g = self;
   DdpFlightEntry e;
-  bool waits = ddp_flight_pending(g->flight, &e);
-  int64_t update = waits ? e.update : atomic_load(&g->update);
-  int n = update >= 0 ? snprintf(out, size, "update %lld: ", (long long)update) : 0;
-  if (waits) snprintf(out + n, size - (size_t)n, "%s%s: ", ddp_flight_op_words(e.op), e.name);
+  if (ddp_flight_pending(g->flight, &e))
+    put_doing(out, size, e.update, ddp_flight_op_words(e.op), e.name);
+  else
+    put_doing(out, size, atomic_load(&g->update), "", "");
 }
 
 static void failed(void *self) {

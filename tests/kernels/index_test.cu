@@ -39,12 +39,6 @@ static int64_t index_of(Kind kind, size_t i, int64_t rows) {
   }
 }
 
-template <class T> static std::vector<float> loaded(const std::vector<T> &x) {
-  std::vector<float> y;
-  for (const T &e : x) y.push_back(test_load(e));
-  return y;
-}
-
 /* G, T: storage of what is added and of the sums. These are exact in float, so the CPU's, rounded once, are the same. */
 template <class I, class G = float, class T = float>
 static void rows_add(void (*add)(void *, T *, const I *, const G *, int64_t, int64_t, int64_t, bool,
@@ -62,7 +56,7 @@ static void rows_add(void (*add)(void *, T *, const I *, const G *, int64_t, int
   add(stream(), y, to_device(index), dg, count, width, rows, accumulate, scratch);
   oracle_rows_add(want.data(), wide.data(), g.data(), count, width, rows, accumulate);
   test_stored<T>(&want);
-  EXPECT_SAME(loaded(result(y, want.size())), want,
+  EXPECT_SAME(test_loaded(result(y, want.size())), want,
               "rows_add of %lld rows of %lld to %lld, kind %d, storage of %zu and %zu bytes",
               static_cast<long long>(count), static_cast<long long>(width),
               static_cast<long long>(rows), kind, sizeof(G), sizeof(T));
@@ -134,7 +128,7 @@ static void scatter_add(void (*add)(void *, T *, const T *, const I *, const G *
   oracle_scatter_add(want.data(), x.data(), wide.data(), src.data(), outer, size, count, inner,
                      accumulate);
   test_stored<T>(&want);
-  EXPECT_SAME(loaded(result(y, want.size())), want,
+  EXPECT_SAME(test_loaded(result(y, want.size())), want,
               "scatter_add of [%lld, %lld, %lld], storage of %zu and %zu bytes",
               static_cast<long long>(outer), static_cast<long long>(count),
               static_cast<long long>(inner), sizeof(G), sizeof(T));

@@ -74,6 +74,11 @@ template <class T> struct OnDevice {
   }
 };
 
+template <class T> static std::vector<float> test_loaded(const std::vector<T> &x) {
+  std::vector<float> y;
+  for (const T &e : x) y.push_back(test_load(e));
+  return y;
+}
 /* Rounds x to the type of storage, so that a test begins with what the device has. */
 template <class T, class X> static std::vector<T> test_stored(std::vector<X> *x) {
   std::vector<T> y(x->size());

@@ -28,10 +28,8 @@ static const Case cases[] = {
 
 /* What the device has at y, against `want` as the type of storage holds it. */
 template <class T> static void compare(const T *y, std::vector<float> want, const char *what) {
-  std::vector<float> got;
-  for (const T &e : result(y, want.size())) got.push_back(test_load(e));
   test_stored<T>(&want);
-  EXPECT_SAME(got, want, "%s, storage of %zu bytes", what, sizeof(T));
+  EXPECT_SAME(test_loaded(result(y, want.size())), want, "%s, storage of %zu bytes", what, sizeof(T));
 }
 
 template <class T> static void run(const Case &c, bool max, bool accumulate) {

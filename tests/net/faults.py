@@ -62,16 +62,16 @@ def broken(hosts, cut, expected, flags=None, ranks=2, ipv6=False):
             ends(c, at, expected, records=out)
 
 
-def missed(operation, host, rank, waited, silent):
+def missed(doing, host, rank, waited, silent):
     """What is said of a rank that does not come: whoever waits for it as long as ddp_timeout says so; whoever did not, since
     its processor was taken from it, has not heard of a rank of that host for so long. Both say in the midst of what."""
-    return re.compile(rf"update \d+: {operation}: (rank {rank} did not arrive within {TIMEOUT} s \(ddp_timeout\); {waited}"
+    return re.compile(rf"({doing}): (rank {rank} did not arrive within {TIMEOUT} s \(ddp_timeout\); {waited}"
                       rf"|rank \d+ \(pid \d+ on host{host}\) has not been heard of for more than {TIMEOUT} s "
                       rf"\(ddp_timeout\): {silent})")
 
 
-def unreachable(host, operation="(all-|broadcast of |barrier: ).*"):
-    return missed(operation, host, 2 * host, f"nothing reaches its host host{host} for ",
+def unreachable(host, doing=r"update \d+: (all-|broadcast of |barrier: ).*"):
+    return missed(doing, host, 2 * host, f"nothing reaches its host host{host} for ",
                   "its host is gone, or the network to it is cut")
 
 
@@ -197,16 +197,18 @@ def stopped(rank):
             c.start()
             wait_for(lambda: reached(f.file("out"), 5), "update 5", c)
             os.kill(children(c.parts[rank // 2][0].process.pid)[rank], signal.SIGSTOP)
-            text = missed(".*", rank // 2, rank, "it has not answered for ", "it is stopped")
+            text = missed(r"update \d+: .*", rank // 2, rank, "it has not answered for ", "it is stopped")
             ends(c, time.monotonic(), {0: [text], 1: [text]}, records=f.file("out"))
             for h in range(2):
                 expect("it is stopped" in c.out(h) and "nothing reaches" not in c.out(h), c.text())
 
 
 def evaluation():
-    # Of update 4 if what rank 0 sent of its last sum was cut off on its way: it writes its log when it has all parts itself.
-    text = "(broadcast of buffers|all-gather of the sums of the evaluation|all-reduce of .*)"
-    broken(2, lambda net: net.cut(1), {0: [unreachable(1, text)], 1: [unreachable(0, text)]}, {"--eval_steps": "5"})
+    doing = "update 5: (broadcast of buffers|all-gather of the sums of the evaluation)"
+    # rank 0 writes its log when it has all parts of the update's last sum; what it sent of it may be cut off on its way
+    last = "update 4: all-reduce of loss and gradient norms"
+    expected = {0: [unreachable(1, doing)], 1: [unreachable(0, doing), unreachable(0, last)]}
+    broken(2, lambda net: net.cut(1), expected, {"--eval_steps": "5"})
 
 
 def saving():

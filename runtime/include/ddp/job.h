@@ -114,10 +114,9 @@ typedef struct
   /* on devices, where lr, weight_decay and step stand in device memory */
   void *stream;
   const DdpRates *rates;
-  const uint16_t
-      *groups;   /* of the elements of p, one for each DDP_GROUP_ELEMENTS: number in rates->rate */
-  int32_t group; /* of p, where it is one tensor */
-  void *scratch; /* DdpTarget.scratch bytes */
+  const uint16_t *groups; /* one for each DDP_GROUP_ELEMENTS of p: number in rates->rate */
+  int32_t group;          /* of p, where it is one tensor */
+  void *scratch;          /* DdpTarget.scratch bytes */
 } DdpSegment;
 typedef struct DdpOptimizer {
   const char *name;
